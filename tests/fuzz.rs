@@ -5,8 +5,8 @@
 use std::fs;
 use std::path::PathBuf;
 
-use trackway_fuzz_targets::{TARGETS, Target, mutated, target};
-use trackway_testkit::{CountingAllocator, measured};
+use trackway_fuzz_targets::{TARGETS, Target, find_target, mutate_input};
+use trackway_testkit::{CountingAllocator, measure_allocations};
 use trackway_tests::source_dir;
 
 #[global_allocator]
@@ -25,7 +25,7 @@ fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn check(target: &Target, bytes: &[u8]) {
-    let (values, allocated) = measured(|| (target.run)(bytes));
+    let (values, allocated) = measure_allocations(|| (target.run)(bytes));
     target.check(bytes, values, allocated.most_bytes, allocated.times);
 }
 
@@ -41,7 +41,7 @@ impl Drop for ReportOnPanic<'_> {
 }
 
 fn smoke(name: &str) {
-    let target = target(name).expect("a target");
+    let target = find_target(name).expect("a target");
     let corpus = corpus(target);
     assert!(!corpus.is_empty(), "no inputs for {name}");
     for (path, bytes) in &corpus {
@@ -51,7 +51,7 @@ fn smoke(name: &str) {
     for (path, bytes) in &corpus {
         for seed in 0..CHANGES {
             let _report = ReportOnPanic(path, Some(seed));
-            check(target, &mutated(bytes, seed));
+            check(target, &mutate_input(bytes, seed));
         }
     }
 }
@@ -119,10 +119,10 @@ fn pages_of_the_kernels_buffers() {
 /// A bound that nothing can break would find nothing.
 #[test]
 fn bounds_can_be_broken() {
-    let target = target("tsdl").expect("a target");
+    let target = find_target("tsdl").expect("a target");
     let broken = std::panic::catch_unwind(|| target.check(b"1234", 0, u64::MAX, 0));
     assert!(broken.is_err());
-    let (kept, allocated) = measured(|| vec![0_u8; 1 << 20]);
+    let (kept, allocated) = measure_allocations(|| vec![0_u8; 1 << 20]);
     assert!(allocated.most_bytes >= kept.len() as u64, "allocations are counted");
 }
 

@@ -5,17 +5,17 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trackway_tests::{Fixture, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 /// Checks one model with `scripts/models` of the checkout `at`, if that can be done here.
 fn check(fixture: &Fixture, at: &Path, model: &str) -> Option<Output> {
     if std::env::var_os("TRACKWAY_SOURCE_DIR").is_some() {
-        skipped("what models show does not depend on who runs them");
+        report_skipped("what models show does not depend on who runs them");
         return None;
     }
     for program in ["spin", "gcc"] {
         if !has(program) {
-            skipped(format!("{program} is not installed"));
+            report_skipped(format!("{program} is not installed"));
             return None;
         }
     }

@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 use shared::{Group, Lane, Orders, Shared, Word};
 use trace::{Complaints, Stream};
 use trackway_testkit::Random;
-use trackway_tests::{Fixture, Summary, skipped};
+use trackway_tests::{Fixture, Summary, report_skipped};
 
 /// Longer than any of these takes; the program ends by itself after that time.
 const LONG_MS: u64 = 60_000;
@@ -204,7 +204,7 @@ fn nothing_is_missing_when_the_recorder_is_killed_first() {
         scene.group.wait_for_all();
         if !window::lease_holds(&scene.fixture) {
             // Rightly, events were neither recorded nor counted after it ran out.
-            return skipped("the machine is so busy that the dead recorder's lease ran out");
+            return report_skipped("the machine is so busy that the dead recorder's lease ran out");
         }
         scene.recover();
         scene.check(options == ROOMY);

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{has, skipped, source_dir};
+use trackway_tests::{has, report_skipped, source_dir};
 
 #[path = "tidy/links.rs"]
 mod links;
@@ -42,7 +42,7 @@ const UNSAFE_ALLOWED: [&str; 20] = [
 
 fn metadata() -> Option<serde_json::Value> {
     if !has("cargo") {
-        skipped("cargo is not installed");
+        report_skipped("cargo is not installed");
         return None;
     }
     let output = Command::new("cargo")
@@ -52,7 +52,7 @@ fn metadata() -> Option<serde_json::Value> {
         .output()
         .expect("cargo runs");
     if !output.status.success() {
-        skipped("cargo metadata needs the registry");
+        report_skipped("cargo metadata needs the registry");
         return None;
     }
     Some(serde_json::from_slice(&output.stdout).expect("JSON"))

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use trackway_tests::{Fixture, has, skipped, text};
+use trackway_tests::{Fixture, has, lossy_text, report_skipped};
 
 fn bench(fixture: &Fixture, arguments: &[&str]) -> Output {
     let words: Vec<&str> = ["bench"].iter().chain(arguments).copied().collect();
@@ -21,14 +21,14 @@ fn read(path: &Path) -> Value {
 /// Runs the shortest suite quickly, in this folder; returns `None` without a compiler.
 fn quick(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
     if !has("cc") {
-        skipped("cc is not installed");
+        report_skipped("cc is not installed");
         return None;
     }
     let out = fixture.path(folder);
     let shown = out.to_str().expect("a path");
     let wanted = ["startup", "--quick", "--tracers", "trackway-off", "--out", shown];
     let output = bench(fixture, &wanted);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
     Some(out.join("results.json"))
 }
 
@@ -44,12 +44,12 @@ fn misspelt_names_are_refused_before_measuring() {
         (&["page", "/dev/zero"], "/dev/zero: it is too large for a report"),
     ] {
         let output = bench(&fixture, arguments);
-        let said = text(&output.stderr);
+        let said = lossy_text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
     let list = bench(&fixture, &["--list"]);
-    assert!(text(&list.stdout).lines().last().is_some_and(|line| line.starts_with("in all")));
+    assert!(lossy_text(&list.stdout).lines().last().is_some_and(|line| line.starts_with("in all")));
 }
 
 #[test]
@@ -61,13 +61,13 @@ fn runs_are_kept_drawn_and_compared() {
     let shown = results.to_str().expect("a path");
     let page =
         bench(&fixture, &["page", shown, "--out", fixture.path("two").to_str().expect("it")]);
-    assert_eq!(page.status.code(), Some(0), "{}", text(&page.stderr));
+    assert_eq!(page.status.code(), Some(0), "{}", lossy_text(&page.stderr));
     let page = fs::read_to_string(fixture.path("two").join("report.html")).expect("a page");
     assert!(page.contains("<section id=\"startup\">") && page.contains("<svg"));
 
     let alone = bench(&fixture, &["compare", shown, shown, "--fail-on", "slower"]);
-    assert_eq!(alone.status.code(), Some(0), "{}", text(&alone.stderr));
-    let said = text(&alone.stdout);
+    assert_eq!(alone.status.code(), Some(0), "{}", lossy_text(&alone.stderr));
+    let said = lossy_text(&alone.stdout);
     assert!(said.contains("too few rounds"), "{said}");
     assert!(said.contains("rows and 1 round nothing can be shown; 6 rounds in each"), "{said}");
 
@@ -86,11 +86,11 @@ fn runs_are_kept_drawn_and_compared() {
     let (before, after) = (fixture.path("before.json"), fixture.path("after.json"));
     let (before, after) = (before.to_str().expect("a path"), after.to_str().expect("a path"));
     let worse = bench(&fixture, &["compare", before, after, "--fail-on", "slower"]);
-    assert_eq!(worse.status.code(), Some(1), "{}", text(&worse.stderr));
-    let said = text(&worse.stdout);
+    assert_eq!(worse.status.code(), Some(1), "{}", lossy_text(&worse.stderr));
+    let said = lossy_text(&worse.stdout);
     assert!(said.contains("slower") && said.contains("trackway-off"), "{said}");
     let better = bench(&fixture, &["compare", after, before, "--fail-on", "slower", "--json"]);
-    assert_eq!(better.status.code(), Some(0), "{}", text(&better.stderr));
+    assert_eq!(better.status.code(), Some(0), "{}", lossy_text(&better.stderr));
     let found: Value = serde_json::from_slice(&better.stdout).expect("JSON");
     let rows = found["rows"].as_array().expect("rows");
     let ours = rows.iter().find(|row| row["tracer"] == "trackway-off").expect("our row");
@@ -100,7 +100,7 @@ fn runs_are_kept_drawn_and_compared() {
 #[test]
 fn the_command_of_a_figure_repeats_it() {
     if !has("cc") {
-        skipped("cc is not installed");
+        report_skipped("cc is not installed");
         return;
     }
     let fixture = Fixture::new("bench-command");
@@ -108,9 +108,9 @@ fn the_command_of_a_figure_repeats_it() {
         let out = fixture.path(folder);
         let out = out.to_str().expect("a path");
         let output = bench(&fixture, &[arguments, &["--out", out]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
         // The expected duration is also printed without a terminal.
-        let said = text(&output.stderr);
+        let said = lossy_text(&output.stderr);
         assert!(
             said.starts_with("at most about ") && said.contains(" s, with results in "),
             "{said}"
@@ -141,14 +141,14 @@ fn the_command_of_a_figure_repeats_it() {
 fn payloads_are_accounted_for_and_their_bytes_told() {
     let fixture = Fixture::new("bench-payload");
     if !has("cc") {
-        skipped("cc is not installed");
+        report_skipped("cc is not installed");
         return;
     }
     let out = fixture.path("out");
     let shown = out.to_str().expect("a path");
     let wanted = ["payload", "--quick", "--tracers", "trackway", "--out", shown];
     let output = bench(&fixture, &wanted);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
     let report = read(&out.join("results.json"));
     let rows = report["suites"]["payload"]["rows"].as_array().expect("rows");
     let bytes = |case: &str| {
@@ -172,7 +172,7 @@ fn payloads_are_accounted_for_and_their_bytes_told() {
 #[test]
 fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
     if !has("cc") {
-        skipped("cc is not installed");
+        report_skipped("cc is not installed");
         return;
     }
     let fixture = Fixture::new("bench-interrupted");

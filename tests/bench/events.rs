@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use trackway_tests::bench::{self, number};
-use trackway_tests::{Fixture, skipped};
+use trackway_tests::{Fixture, report_skipped};
 
 /// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
 /// events to be in histograms, and plausible instruction counts of each loop.
@@ -61,7 +61,7 @@ fn singles(rows: &[Value]) {
 fn instructions(rows: &[Value]) {
     let steps = |tracer: &'static str| bench::row(rows, tracer, "u32, instructions");
     if steps("trackway")["status"] == "absent" {
-        return skipped("programs cannot be stepped through here");
+        return report_skipped("programs cannot be stepped through here");
     }
     let instructions = |tracer: &'static str| {
         assert_eq!(steps(tracer)["unit"], "instructions/event");

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 use trackway_tests::bench::{quick, rows_of};
-use trackway_tests::{Fixture, has, skipped};
+use trackway_tests::{Fixture, has, report_skipped};
 
 /// Runs a suite quickly with these tracers, without a failure; returns its rows.
 fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Vec<Value> {
@@ -58,7 +58,7 @@ fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
     let traced = measured(&rows, "trackway");
     let is_absent = |row: &&Value| is(row, "tracer", "trackway") && is(row, "status", "absent");
     match rows.iter().find(is_absent) {
-        Some(row) => skipped(format!("of traced programs: {}", row["reason"])),
+        Some(row) => report_skipped(format!("of traced programs: {}", row["reason"])),
         None => assert_eq!(traced.len(), 2 * 7),
     }
     for row in traced {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, is_measured, number, processes};
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{Fixture, has, is_root, skipped};
+use trackway_tests::{Fixture, has, is_root, report_skipped};
 
 /// Returns the measured rows of a tracer; the others must be absent, with a reason.
 fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
@@ -153,7 +153,7 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
         bpftrace -f json -e \"$4\" -c \"$(command -v sleep) 0.2\" -o \"$8\" && $6\n";
     let fixture = Fixture::new("bench-liars");
     if !is_root() || ["cc", "perf", "bpftrace", "hackbench"].iter().any(|program| !has(program)) {
-        return skipped("it takes root, cc, perf, bpftrace and hackbench");
+        return report_skipped("it takes root, cc, perf, bpftrace and hackbench");
     }
     let before = fixture.path("before");
     bench::scripts(&before, &[("perf", HALF), ("bpftrace", ELSEWHERE)]);
@@ -169,7 +169,7 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     let row = |tracer| bench::row(&rows, tracer, "hackbench");
     let honest = row("ftrace-sched");
     if honest["status"] == "absent" {
-        return skipped("the kernel cannot be traced here");
+        return report_skipped("the kernel cannot be traced here");
     }
     is_accounted_for(honest);
     assert_eq!(status.code(), Some(1), "{rows:?}");
@@ -191,7 +191,7 @@ fn a_killed_bench_leaves_no_server() {
     let fixture = Fixture::new("bench-server");
     // The suite reports which of them are installed, and whether a network is possible.
     if !is_root() || !has("cc") || !(has("ab") || has("redis-benchmark")) {
-        return skipped("there is no server that could be put under load");
+        return report_skipped("there is no server that could be put under load");
     }
     let folder = fixture.path("scratch");
     std::fs::create_dir(&folder).expect("a folder");

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 use trackway_tests::bench::{self, is_accounted_for, number, row};
-use trackway_tests::{Fixture, skipped};
+use trackway_tests::{Fixture, report_skipped};
 
 /// Runs a suite once and returns its rows.
 fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
@@ -102,7 +102,7 @@ fn the_parts_of_an_event_add_up_to_the_whole() {
     for tracer in ["trackway", "trackway-claim"] {
         let whole = row(&rows, tracer, "whole event");
         if !is_measured(whole) {
-            return skipped(whole["reason"].as_str().unwrap_or_default());
+            return report_skipped(whole["reason"].as_str().unwrap_or_default());
         }
         let of_tracer = |row: &&Value| row["tracer"] == tracer && row["case"] != "whole event";
         let parts: Vec<&Value> = rows.iter().filter(of_tracer).collect();

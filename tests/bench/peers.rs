@@ -10,7 +10,7 @@ use trackway_tests::bench::{
     is_accounted_for, is_measured, of, processes, quick, row, rows_of, scripts,
 };
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{Fixture, build_dir, has, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, is_root, report_skipped};
 
 /// Runs a suite once with these tracers, and these programs first on PATH; returns its status and
 /// rows.
@@ -32,7 +32,7 @@ fn bench(
 fn bytes_of_events_are_those_of_files() {
     let fixture = Fixture::new("bench-size");
     if !has("cc") {
-        return skipped("no C compiler (cc) is installed");
+        return report_skipped("no C compiler (cc) is installed");
     }
     let (status, rows) = bench(&fixture, "size", "babeltrace2-text", Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
@@ -62,7 +62,7 @@ fn bytes_of_events_are_those_of_files() {
 fn a_tracer_that_was_silently_off_has_no_figure() {
     let fixture = Fixture::new("bench-off");
     if !has("cc") {
-        return skipped("no C compiler (cc) is installed");
+        return report_skipped("no C compiler (cc) is installed");
     }
     // What follows the last option is the program, which is run as if it were recorded.
     let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
@@ -96,7 +96,7 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
     let records = |row: &&Value| row["case"] != "instrumented, off";
     let traced: Vec<&Value> = of(&rows, "lttng-ust").into_iter().filter(records).collect();
     if traced.iter().all(|row| row["status"] == "absent") {
-        return skipped("LTTng-UST cannot be had here");
+        return report_skipped("LTTng-UST cannot be had here");
     }
     assert!(status == Some(1) && traced.len() == 2, "{rows:?}");
     for row in traced {
@@ -115,7 +115,7 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
 fn tracers_by_the_kernel_have_all_events() {
     let fixture = Fixture::new("bench-kernel-events");
     if !has("cc") {
-        return skipped("no C compiler (cc) is installed");
+        return report_skipped("no C compiler (cc) is installed");
     }
     let tracers = "ftrace-uprobe,ftrace-marker,bpftrace";
     let (status, rows) = bench(&fixture, "tracepoint", tracers, Path::new("/nonexistent"));
@@ -149,12 +149,12 @@ fn a_killed_bench_leaves_no_uprobe_event() {
     let fixture = Fixture::new("bench-uprobe");
     let header = "/usr/include/x86_64-linux-gnu/sys/sdt.h";
     if !is_root() || !Path::new(header).is_file() {
-        return skipped("it takes root, and systemtap-sdt-dev");
+        return report_skipped("it takes root, and systemtap-sdt-dev");
     }
     let mut command = fixture.command("unshare");
     command.args(["-m", "sh", "-c", SCRIPT, "sh"]).arg(build_dir().join("trackway"));
     match command.status().expect("unshare runs").code() {
-        Some(90) => skipped("tracefs cannot be mounted here, or has no uprobes"),
+        Some(90) => report_skipped("tracefs cannot be mounted here, or has no uprobes"),
         code => assert_eq!(code, Some(0), "91: no event, 92: it stays"),
     }
 }
@@ -169,7 +169,7 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     let multiarch = format!("/usr/include/{}-linux-gnu/lttng", std::env::consts::ARCH);
     let has_header = ["/usr/include/lttng", &multiarch].iter().any(|path| Path::new(path).is_dir());
     if !is_root() || !has("cc") || !has("lttng-sessiond") || !has_header {
-        return skipped("it takes root, LTTng and a compiler");
+        return report_skipped("it takes root, LTTng and a compiler");
     }
     let shared = || {
         let entries = fs::read_dir("/dev/shm").expect("shared memory").flatten();

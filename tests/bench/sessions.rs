@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use trackway_tests::bench::{is_accounted_for, is_measured, number, of, report, row, rows_of};
-use trackway_tests::{Fixture, has, skipped};
+use trackway_tests::{Fixture, has, report_skipped};
 
 /// Time in which killed processes, and those that they had started, must be gone.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -54,7 +54,7 @@ fn every_event_of_every_session_is_accounted_for() {
 #[test]
 fn recorders_of_a_run_that_is_killed_end() {
     if !has("cc") {
-        return skipped("no C compiler (cc) is installed");
+        return report_skipped("no C compiler (cc) is installed");
     }
     let fixture = Fixture::new("bench-sessions-killed");
     let temp = fixture.path("tmp");

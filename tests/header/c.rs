@@ -7,7 +7,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use trackway_tests::{Fixture, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, has, lossy_text, report_skipped, source_dir};
 
 use crate::support::{
     build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
@@ -45,7 +45,7 @@ fn stricter_warnings_are_silent() {
         ("clang++", "-std=c++17", "-Wold-style-cast"),
     ] {
         if !has(compiler) {
-            skipped(format!("{compiler} is not installed"));
+            report_skipped(format!("{compiler} is not installed"));
             continue;
         }
         let mut flags = vec![standard, more, "-fsyntax-only"];
@@ -215,13 +215,13 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
 fn nothing_needs_the_library() {
     let fixture = Fixture::new("header-undefined");
     if !has("nm") {
-        return skipped("nm is not installed");
+        return report_skipped("nm is not installed");
     }
     for compiler in installed(&["gcc", "clang"]) {
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-Wl,-z,defs"];
         let library = build(&fixture, compiler, &flags, &["site.c"], "site.so");
         let output = Command::new("nm").args(["-D", "-u"]).arg(&library).output().expect("nm runs");
-        let symbols = text(&output.stdout);
+        let symbols = lossy_text(&output.stdout);
         let ours: Vec<&str> = symbols.lines().filter(|line| line.contains("trackway")).collect();
         let [only] = ours[..] else { panic!("{compiler}: {symbols}") };
         assert_eq!(only.trim(), "w trackway_abi_register", "{compiler}");
@@ -232,7 +232,7 @@ fn nothing_needs_the_library() {
 fn a_call_that_is_off_is_at_most_three_loads_and_a_branch() {
     let fixture = Fixture::new("header-site");
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
-        return skipped("the check reads x86-64 machine code, with objdump");
+        return report_skipped("the check reads x86-64 machine code, with objdump");
     }
     for compiler in installed(&["gcc", "clang"]) {
         for pic in ["-fPIC", "-fPIE"] {
@@ -240,7 +240,7 @@ fn a_call_that_is_off_is_at_most_three_loads_and_a_branch() {
             let object = build(&fixture, compiler, &flags, &["site.c"], "site.o");
             let mut objdump = Command::new("objdump");
             objdump.args(["-d", "--no-show-raw-insn"]).arg(&object);
-            let listing = text(&objdump.output().expect("objdump runs").stdout);
+            let listing = lossy_text(&objdump.output().expect("objdump runs").stdout);
             for (function, loads_max) in [("site_none", 3), ("site_three", 3), ("site_printf", 2)] {
                 let code = instructions(&listing, function);
                 let branch = code.iter().position(|one| one.starts_with('j')).expect("a branch");
@@ -260,13 +260,13 @@ fn a_call_that_is_off_is_at_most_three_loads_and_a_branch() {
 fn debuggers_find_the_probe() {
     let fixture = Fixture::new("header-sdt");
     if !cfg!(target_arch = "x86_64") || !has("readelf") || !has("objdump") {
-        return skipped("the probes are for x86-64, and readelf and objdump read them");
+        return report_skipped("the probes are for x86-64, and readelf and objdump read them");
     }
     for compiler in installed(&["gcc", "clang"]) {
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared"];
         let library = build(&fixture, compiler, &flags, &["site.c"], "site.so");
         let output = Command::new("readelf").arg("-n").arg(&library).output().expect("it runs");
-        let notes = text(&output.stdout);
+        let notes = lossy_text(&output.stdout);
         let probe = notes.split("stapsdt ").find(|note| note.contains("Name: three"));
         let probe = probe.unwrap_or_else(|| panic!("{compiler}: {notes}"));
         assert!(probe.contains("Provider: site"), "{probe}");
@@ -280,7 +280,7 @@ fn debuggers_find_the_probe() {
         let location = location.expect("a location");
         let mut objdump = Command::new("objdump");
         objdump.args(["-d", &format!("--start-address={location}")]).arg(&library);
-        let listing = text(&objdump.output().expect("objdump runs").stdout);
+        let listing = lossy_text(&objdump.output().expect("objdump runs").stdout);
         let bytes: Vec<&str> = listing
             .lines()
             .filter_map(|line| line.split('\t').nth(1))
@@ -295,7 +295,7 @@ fn debuggers_find_the_probe() {
 fn a_raised_semaphore_makes_the_call_but_records_nothing() {
     let fixture = Fixture::new("header-semaphore");
     if !cfg!(target_arch = "x86_64") {
-        return skipped("the probes are for x86-64");
+        return report_skipped("the probes are for x86-64");
     }
     for compiler in installed(&["gcc", "clang"]) {
         let sources = ["semaphore.c", "fake_agent.c"];
@@ -310,7 +310,7 @@ fn a_raised_semaphore_makes_the_call_but_records_nothing() {
 fn other_machines_compile_the_header() {
     let fixture = Fixture::new("header-machines");
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     // The C library's headers for those machines are not installed; the header needs only this part
     // of them.
@@ -353,7 +353,7 @@ fn preload_helpers_record_what_a_program_does() {
     let program = build(&fixture, "cc", &flags, &["preload_check.c", "fake_agent.c"], "check");
     let mut command = fixture.command(&program);
     let output = command.env("LD_PRELOAD", joined(&helpers(&fixture))).output().expect("it runs");
-    assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
+    assert!(output.status.success(), "{:?}: {}", output.status, lossy_text(&output.stderr));
 }
 
 #[test]
@@ -372,7 +372,7 @@ fn preload_helpers_leave_any_program_alone() {
     ] {
         let words: Vec<String> = words.split(' ').map(|word| word.replace('&', " ")).collect();
         if !has(&words[0]) {
-            skipped(format!("{} is not installed", words[0]));
+            report_skipped(format!("{} is not installed", words[0]));
             continue;
         }
         let alone = fixture.command(&words[0]).args(&words[1..]).output().expect("it runs");

@@ -6,7 +6,7 @@
 use std::fs;
 use std::process::Command;
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, build_dir, has, lossy_text, report_skipped, source_dir};
 
 use crate::support::{
     build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
@@ -155,8 +155,8 @@ fn a_scope_may_end_on_another_thread() {
     for compiler in installed(&["g++", "clang++"]) {
         let macros = ["-std=c++20", "-dM", "-E", "-x", "c++", "/dev/null"];
         let known = Command::new(compiler).args(macros).output().expect("the compiler runs");
-        if !text(&known.stdout).contains("__cpp_impl_coroutine") {
-            skipped(format!("{compiler} has no coroutines"));
+        if !lossy_text(&known.stdout).contains("__cpp_impl_coroutine") {
+            report_skipped(format!("{compiler} has no coroutines"));
             continue;
         }
         for level in ["-O0", "-O2"] {
@@ -236,7 +236,7 @@ fn before_branch(code: &[String]) -> (usize, usize) {
 fn containers_and_scopes_that_are_off_cost_what_c_costs() {
     let fixture = Fixture::new("cxx-site");
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
-        return skipped("the check reads x86-64 machine code, with objdump");
+        return report_skipped("the check reads x86-64 machine code, with objdump");
     }
     for compiler in installed(&["g++", "clang++"]) {
         for pic in ["-fPIC", "-fPIE"] {
@@ -244,7 +244,7 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
             let object = build(&fixture, compiler, &flags, &["cxx_site.cc"], "site.o");
             let mut objdump = Command::new("objdump");
             objdump.args(["-d", "--no-show-raw-insn"]).arg(&object);
-            let listing = text(&objdump.output().expect("objdump runs").stdout);
+            let listing = lossy_text(&objdump.output().expect("objdump runs").stdout);
             let containers = instructions(&listing, "site_containers");
             let pointers = instructions(&listing, "site_pointers");
             let what = format!("{compiler} {pic}: {containers:#?} {pointers:#?}");
@@ -284,7 +284,7 @@ fn the_example_is_recorded_with_typed_fields() {
         let mut record = fixture.command(build_dir().join("trackway"));
         record.args(["record", "-o"]).arg(&trace).arg("--").arg(&program);
         let output = record.output().expect("trackway runs");
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         let printed = fixture.print(&trace);
         let count = |name: &str| printed.matches(&format!(" shop:{name}: ")).count();
         assert_eq!((count("order_begin"), count("order_end")), (200, 200), "{compiler}");

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{fs, thread};
 
-use trackway_tests::{Fixture, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, has, lossy_text, report_skipped, source_dir};
 
 const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
@@ -19,7 +19,7 @@ pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str>
     let (here, missing): (Vec<&str>, Vec<&str>) =
         compilers.iter().copied().partition(|name| has(name));
     for name in missing {
-        skipped(format!("{name} is not installed"));
+        report_skipped(format!("{name} is not installed"));
     }
     here
 }
@@ -35,7 +35,7 @@ pub(crate) fn takes(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
     command.args(flags).args(["-x", language]).arg(&file).arg("-o").arg(fixture.path(&name));
     let taken = command.output().expect("the compiler runs").status.success();
     if !taken {
-        skipped(format!("{compiler} does not take {}", flags.join(" ")));
+        report_skipped(format!("{compiler} does not take {}", flags.join(" ")));
     }
     taken
 }
@@ -60,15 +60,20 @@ pub(crate) fn build(
     let result = fixture.path(name);
     let output = compile(compiler, flags, sources, &result);
     let what = format!("{compiler} {} {}", flags.join(" "), sources.join(" "));
-    assert!(output.status.success(), "{what}\n{}", text(&output.stderr));
+    assert!(output.status.success(), "{what}\n{}", lossy_text(&output.stderr));
     result
 }
 
 /// Runs a program, which must succeed; returns its standard output.
 pub(crate) fn run(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> String {
     let output = fixture.command(program).args(arguments).output().expect("the program runs");
-    let result = text(&output.stdout);
-    assert!(output.status.success(), "{}: {result}{}", program.display(), text(&output.stderr));
+    let result = lossy_text(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{}: {result}{}",
+        program.display(),
+        lossy_text(&output.stderr)
+    );
     result
 }
 
@@ -143,7 +148,7 @@ pub(crate) fn misuse_is_refused(
     in_parallel(&jobs, |_, (name, compiler, flags)| {
         let example = fs::read_to_string(source(name)).expect("a source");
         let output = compile(compiler, flags, &[name], &fixture.path("unused"));
-        let said = text(&output.stderr);
+        let said = lossy_text(&output.stderr);
         assert!(!output.status.success(), "{compiler} accepts {name}");
         let expectations = example.lines().filter_map(|line| line.strip_prefix("// EXPECT: "));
         for expected in expectations {

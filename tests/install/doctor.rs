@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::{
-    Fixture, build_dir, copy_program, has, is_lockless, is_root, skipped, source_dir,
+    Fixture, build_dir, copy_program, has, is_lockless, is_root, report_skipped, source_dir,
 };
 
 /// Report of doctor.
@@ -84,7 +84,7 @@ fn namespace() -> Option<&'static [&'static str]> {
     let wrapper: &[&str] = if is_root() { &["unshare", "-m"] } else { &["unshare", "-r", "-m"] };
     let probe = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        skipped("mount namespaces cannot be made here");
+        report_skipped("mount namespaces cannot be made here");
         return None;
     }
     Some(wrapper)
@@ -144,7 +144,7 @@ fn the_report_is_a_table_in_colour_only_where_somebody_sees_it() {
         assert!(of_hint || ["good", "limited", "missing"].contains(&word), "{line}");
     }
     if !has("script") {
-        return skipped("script is not installed, which is a terminal");
+        return report_skipped("script is not installed, which is a terminal");
     }
     let on_terminal = |no_colour: &str| {
         let command = format!("{} doctor", build_dir().join("trackway").display());
@@ -187,7 +187,7 @@ fn a_small_file_system_is_measured_by_what_recording_needs() {
     // More than a recording needs, less than it would have: that depends on the CPUs.
     let cpus = std::thread::available_parallelism().map_or(1, |count| count.get());
     if cpus > 64 {
-        return skipped("so many CPUs begin with little memory each");
+        return report_skipped("so many CPUs begin with little memory each");
     }
     let Some(report) = on_tmpfs(&fixture, &format!("size={}k", 2048 + 256 + 512 * cpus)) else {
         return;
@@ -273,7 +273,7 @@ fn sequences_that_are_switched_off_are_explained() {
     let fixture = Fixture::new("doctor-sequences");
     let before = Report::only(&fixture, &[], "");
     if before.check("sequences")["result"] != "good" {
-        return skipped("restartable sequences do not work here anyway");
+        return report_skipped("restartable sequences do not work here anyway");
     }
     let setup = "export GLIBC_TUNABLES=glibc.pthread.rseq=0";
     let report = Report::with_record(&fixture, &[], setup);
@@ -283,7 +283,7 @@ fn sequences_that_are_switched_off_are_explained() {
 #[test]
 fn without_proc_there_is_no_recording() {
     if !is_root() {
-        return skipped("not root: /proc stays where it is");
+        return report_skipped("not root: /proc stays where it is");
     }
     let fixture = Fixture::new("doctor-proc");
     let Some(wrapper) = namespace() else { return };
@@ -318,7 +318,7 @@ fn a_library_that_is_not_installed_is_missing() {
 fn the_unit_for_systemd_is_sound() {
     const NAME: &str = "trackway-session@.service";
     if !has("systemd-analyze") {
-        return skipped("systemd-analyze is not installed");
+        return report_skipped("systemd-analyze is not installed");
     }
     let fixture = Fixture::new("doctor-unit");
     let bin = fixture.path("bin");
@@ -340,7 +340,7 @@ fn the_unit_for_systemd_is_sound() {
     for manager in ["--system", "--user"] {
         let (is_sound, talk) = verify(manager, &text);
         if talk.contains("Failed to initialize manager") {
-            return skipped("systemd-analyze needs what is not here");
+            return report_skipped("systemd-analyze needs what is not here");
         }
         assert!(is_sound && talk.is_empty(), "{manager}: {talk}");
         // systemd-analyze would have reported it.

@@ -7,7 +7,7 @@ use std::process::Command;
 use trackway_filter::compile::compile;
 use trackway_filter::layout::{Layout, Member, Type};
 use trackway_schema::{FieldKind, Label, Scalar};
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 fn readme() -> String {
     fs::read_to_string(source_dir().join("README.md")).expect("README.md")
@@ -167,7 +167,7 @@ fn the_filters_guides_examples_are_expressions() {
 #[test]
 fn the_filters_of_the_c_guide_take_what_they_say() {
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     let fixture = Fixture::new("filters-in-c-guide");
     let program = fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
@@ -222,7 +222,7 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
 #[test]
 fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     if !has("xz") {
-        return skipped("xz is not installed");
+        return report_skipped("xz is not installed");
     }
     let fixture = Fixture::new("preload-guide");
     fs::write(fixture.path("input"), vec![b'x'; 1 << 20]).unwrap();
@@ -266,7 +266,7 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
 #[test]
 fn the_commands_of_the_rust_guide_work() {
     if !has("cargo") {
-        return skipped("cargo is not installed");
+        return report_skipped("cargo is not installed");
     }
     let fixture = Fixture::new("rust-guide");
     let guide = fs::read_to_string(source_dir().join("docs/guides/rust.md")).expect("a guide");
@@ -302,7 +302,7 @@ fn the_commands_of_the_rust_guide_work() {
 #[test]
 fn the_rust_guide_links_programs_with_the_library() {
     if !has("cargo") {
-        return skipped("cargo is not installed");
+        return report_skipped("cargo is not installed");
     }
     let fixture = Fixture::new("rust-guide-linked");
     let guide = fs::read_to_string(source_dir().join("docs/guides/rust.md")).expect("a guide");
@@ -401,7 +401,7 @@ fn every_command_of_the_table_exists_and_helps() {
 #[test]
 fn the_demo_runs_and_shows_what_the_readme_shows() {
     if !has("xz") {
-        return skipped("xz is not installed");
+        return report_skipped("xz is not installed");
     }
     let fixture = Fixture::new("demo");
     // The demo writes its trace into its own checkout: run a copy of it in a writable folder.
@@ -445,7 +445,7 @@ fn words(text: &str) -> Vec<String> {
 #[test]
 fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     if !has("awk") {
-        return skipped("awk is not installed");
+        return report_skipped("awk is not installed");
     }
     let folder = source_dir().join("include/trackway");
     let headers = ["trackway.h", "dynamic.h"].map(|name| folder.join(name));
@@ -481,7 +481,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     assert_eq!(changed, page.replace("7 KiB of stack when", "8 KiB of stack when"));
     assert_ne!(changed, page);
     if !has("groff") {
-        return skipped("groff is not installed");
+        return report_skipped("groff is not installed");
     }
     fs::write(fixture.path("trackway.3"), &page).expect("a file");
     let mut groff = fixture.command("groff");
@@ -493,7 +493,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
 #[test]
 fn an_installation_works_and_can_be_uninstalled() {
     if !has("cargo") {
-        return skipped("cargo is not installed");
+        return report_skipped("cargo is not installed");
     }
     let fixture = Fixture::new("install");
     let make = |target: &str| {
@@ -565,7 +565,7 @@ fn assert_pkg_config_links(fixture: &Fixture, root: &std::path::Path) {
     let library = fs::read(root.join("lib/libtrackway.so.1")).unwrap();
     assert!(!script.starts_with(b"\x7fELF") && library.starts_with(b"\x7fELF"));
     if !has("pkg-config") {
-        return skipped("pkg-config is not installed");
+        return report_skipped("pkg-config is not installed");
     }
     let mut pkg_config = fixture.command("pkg-config");
     pkg_config.args(["--cflags", "--libs", "trackway"]);

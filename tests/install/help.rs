@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Command, Output};
 
-use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, report_skipped};
 
 /// A screen of 40 lines, less the prompt.
 const LINES_MAX: usize = 39;
@@ -108,7 +108,7 @@ fn bench_is_the_other_program_in_help_manual_and_completions() {
     page(&fixture, &["bench", "man", "--output", folder]);
     assert!(written("trackway-bench.1") && written("trackway-bench-compare.1"));
     if !has("bash") {
-        return skipped("bash is not installed");
+        return report_skipped("bash is not installed");
     }
     let trackway = build_dir().join("trackway").display().to_string();
     let complete = |words: &str, last: &str| {
@@ -214,7 +214,7 @@ fn user_without_rights(fixture: &Fixture) -> Option<Option<u32>> {
     let library = build_dir().join("libtrackway.so");
     let reads = format!("test -r '{}'", library.display());
     if !has("setpriv") || !shell(fixture, &reads, Some(OTHER_USER)).status.success() {
-        skipped("other users cannot read what was built, or setpriv is missing");
+        report_skipped("other users cannot read what was built, or setpriv is missing");
         return None;
     }
     Some(Some(OTHER_USER))
@@ -269,7 +269,7 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
         let refused = shell(&fixture, typed, user);
         let messages = text(&refused.stderr);
         if refused.status.success() {
-            return skipped("this user may record kernel events");
+            return report_skipped("this user may record kernel events");
         }
         assert_eq!(refused.status.code(), Some(status), "{typed}: {messages}");
         let commands = suggested(&messages);

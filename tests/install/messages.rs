@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Runs `trackway`, which must fail, and returns its standard error.
 fn message(fixture: &Fixture, words: &[&str]) -> String {
@@ -201,11 +201,11 @@ fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String
 #[test]
 fn nothing_but_the_console_displays_an_error_of_the_system() {
     if !cfg!(target_arch = "x86_64") {
-        return skipped("machine code of this processor is not read");
+        return report_skipped("machine code of this processor is not read");
     }
     if let Some(tool) = ["cargo", "objdump", "readelf", "addr2line"].iter().find(|tool| !has(tool))
     {
-        return skipped(format!("{tool} is not installed"));
+        return report_skipped(format!("{tool} is not installed"));
     }
     let target = build_dir().parent().expect("a parent").to_owned();
     // Not optimised: every function is where it was written.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 const SOURCE: &str = "#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(linked, event, TRACKWAY_INFO);\n\
@@ -46,12 +46,12 @@ fn every_linker_keeps_the_library_of_a_bare_l_under_as_needed() {
     let search = format!("-L{}", link_dir().display());
     for compiler in ["gcc", "clang"] {
         if !has(compiler) {
-            skipped(format!("{compiler} is not installed"));
+            report_skipped(format!("{compiler} is not installed"));
             continue;
         }
         for linker in LINKERS {
             if !has(&format!("ld.{linker}")) {
-                skipped(format!("ld.{linker} is not installed"));
+                report_skipped(format!("ld.{linker} is not installed"));
                 continue;
             }
             let linker = format!("-fuse-ld={linker}");
@@ -70,7 +70,7 @@ fn every_linker_keeps_the_library_of_a_bare_l_under_as_needed() {
 #[test]
 fn the_object_of_the_script_keeps_control_flow_protection() {
     if !cfg!(target_arch = "x86_64") {
-        return skipped("the marks of other processors have other names");
+        return report_skipped("the marks of other processors have other names");
     }
     let object = link_dir().join("trackway-link.o");
     let output = Command::new("readelf").arg("-n").arg(object).output().expect("readelf runs");

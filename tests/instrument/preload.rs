@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::{Fixture, Recording, build_dir, has, skipped, source_dir, text};
+use trackway_tests::{Fixture, Recording, build_dir, has, lossy_text, report_skipped, source_dir};
 
 const HELPERS: [&str; 5] = ["libc", "pthread", "dl", "fd", "fork"];
 
@@ -44,7 +44,7 @@ fn record(
     let recording = fixture.record(&options, &command);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
-    let expected = text(&recording.output.stdout).lines().map(str::to_owned).collect();
+    let expected = lossy_text(&recording.output.stdout).lines().map(str::to_owned).collect();
     (expected, events(fixture, &recording))
 }
 
@@ -111,14 +111,15 @@ fn releases_are_recorded_before_the_next_acquisition() {
     let mut cc = fixture.command("cc");
     cc.args(["-O2", "-shared", "-fPIC", "-DLIBRARY", "-o"]).arg(&library).arg(source);
     let output = cc.output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     let program = fixture.compile_file("preload/handover.c", false, &["-rdynamic"]);
     let trace = fixture.path("trace");
     let mut recorder = fixture.trackway(&["record", "--context", "none", "--preload", "pthread"]);
     recorder.arg("-o").arg(&trace).arg("--").arg(&program).env("LD_PRELOAD", &library);
     let recording = Recording::new(trace, recorder.output().expect("trackway runs"));
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let expected: Vec<String> = text(&recording.output.stdout).lines().map(str::to_owned).collect();
+    let expected: Vec<String> =
+        lossy_text(&recording.output.stdout).lines().map(str::to_owned).collect();
     assert_same(&expected, &events(&fixture, &recording));
     assert!(expected.len() >= 20, "{} events", expected.len());
 }
@@ -195,7 +196,7 @@ fn threads_share_the_libc_helpers_pool() {
     let fixture = Fixture::new("preload-pool");
     let program = fixture.compile_file("preload/pool.c", false, &[]);
     let output = fixture.command(program).arg("20000").output().unwrap();
-    assert!(output.status.success(), "{:?}: {}", output.status, text(&output.stderr));
+    assert!(output.status.success(), "{:?}: {}", output.status, lossy_text(&output.stderr));
 }
 
 /// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` describes. Returns the CRC
@@ -203,8 +204,8 @@ fn threads_share_the_libc_helpers_pool() {
 fn make_plugin(fixture: &Fixture, folder: &Path) -> String {
     let run = |program: &str, arguments: &[&str]| {
         let output = fixture.command(program).current_dir(folder).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{program}: {}", text(&output.stderr));
-        text(&output.stdout)
+        assert!(output.status.success(), "{program}: {}", lossy_text(&output.stderr));
+        lossy_text(&output.stdout)
     };
     fs::create_dir(folder).unwrap();
     fs::write(folder.join("needed.c"), "int needed(void) { return 1; }\n").unwrap();
@@ -236,7 +237,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[test]
 fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     if !has("objcopy") {
-        return skipped("objcopy is not installed");
+        return report_skipped("objcopy is not installed");
     }
     let fixture = Fixture::new("preload-dl");
     let folder = fixture.path("plugins");
@@ -325,10 +326,10 @@ fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
         &["-o", "rpath", "./holder.so", "-Wl,-rpath-link,inherited"],
     ] {
         let output = fixture.command("cc").arg(source).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     }
     let alone = fixture.command("./rpath").arg("libanswer.so").output().unwrap();
-    assert!(alone.status.success(), "{}", text(&alone.stderr));
+    assert!(alone.status.success(), "{}", lossy_text(&alone.stderr));
     let options = ["--context", "none", "--preload", "dl"];
     let recording = fixture.record(&options, &["./rpath", "libanswer.so"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
@@ -350,11 +351,11 @@ fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
         &["-o", "rpath", "./holder.so", "./opener.so"],
     ] {
         let output = fixture.command("cc").arg(source).args(arguments).output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     }
     let refused = "libresolv.so.2: cannot open shared object file";
     let alone = fixture.command("./rpath").arg("libresolv.so.2").output().unwrap();
-    assert!(text(&alone.stderr).contains(refused), "{}", text(&alone.stderr));
+    assert!(lossy_text(&alone.stderr).contains(refused), "{}", lossy_text(&alone.stderr));
     let recording = fixture.record(&["--preload", "dl"], &["./rpath", "libresolv.so.2"]);
     assert_eq!(recording.output.status.code(), Some(1), "{}", recording.messages());
     assert!(recording.messages().contains(refused), "{}", recording.messages());
@@ -363,7 +364,7 @@ fn objects_without_default_folders_keep_to_that_with_the_dl_helper() {
 #[test]
 fn babeltrace_takes_in_what_the_dl_helper_says() {
     if !has("babeltrace2") {
-        return skipped("babeltrace2 is not installed");
+        return report_skipped("babeltrace2 is not installed");
     }
     let fixture = Fixture::new("preload-debug-info");
     let source = "#include <trackway/trackway.h>\nTRACKWAY_EVENT(a, b, TRACKWAY_INFO);\n\
@@ -375,15 +376,15 @@ fn babeltrace_takes_in_what_the_dl_helper_says() {
     // Without an `ip` context the analysis has nothing to look up; it must read the rest.
     let mut babeltrace = fixture.command("babeltrace2");
     let output = babeltrace.arg("--debug-info").arg(&recording.trace).output().unwrap();
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("lttng_ust_statedump:bin_info"));
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
+    assert!(lossy_text(&output.stdout).contains("lttng_ust_statedump:bin_info"));
 }
 
 /// Symbols that other objects see, of a library.
 fn exports(path: &Path) -> BTreeSet<String> {
     let mut readelf = Command::new("readelf");
     let output = readelf.args(["-W", "--dyn-syms"]).arg(path).output().expect("readelf runs");
-    let output = text(&output.stdout);
+    let output = lossy_text(&output.stdout);
     output
         .lines()
         .map(|line| line.split_whitespace().collect::<Vec<_>>())
@@ -396,7 +397,7 @@ fn exports(path: &Path) -> BTreeSet<String> {
 #[test]
 fn helpers_export_what_they_wrap_and_nothing_else() {
     if !has("readelf") {
-        return skipped("readelf is not installed");
+        return report_skipped("readelf is not installed");
     }
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.split_whitespace().find(|word| word.ends_with("/libc.so.6")).unwrap();
@@ -417,7 +418,7 @@ fn helpers_export_what_they_wrap_and_nothing_else() {
 #[test]
 fn the_guide_lists_functions_that_are_not_wrapped() {
     if !has("readelf") {
-        return skipped("readelf is not installed");
+        return report_skipped("readelf is not installed");
     }
     let guide = fs::read_to_string(source_dir().join("docs/guides/preload.md")).unwrap();
     let (_, list) = guide.split_once("### Functions that are not wrapped").expect("a section");
@@ -435,12 +436,12 @@ fn the_guide_lists_functions_that_are_not_wrapped() {
 #[test]
 fn helpers_need_the_c_library_alone_and_no_thread_storage_that_allocates() {
     if !has("readelf") {
-        return skipped("readelf is not installed");
+        return report_skipped("readelf is not installed");
     }
     for helper in HELPERS {
         let mut readelf = Command::new("readelf");
         let output = readelf.args(["-W", "-d", "-r"]).arg(library(helper)).output().unwrap();
-        let output = text(&output.stdout);
+        let output = lossy_text(&output.stdout);
         let needed: Vec<&str> = output.lines().filter(|line| line.contains("(NEEDED)")).collect();
         assert_eq!(needed.len(), 1, "{helper}: {needed:?}");
         assert!(needed[0].contains("libc.so"), "{helper}: {needed:?}");
@@ -452,12 +453,12 @@ fn helpers_need_the_c_library_alone_and_no_thread_storage_that_allocates() {
 #[test]
 fn vfork_begins_with_a_landing_pad_and_has_unwind_information() {
     if !has("objdump") {
-        return skipped("objdump is not installed");
+        return report_skipped("objdump is not installed");
     }
     let run = |program: &str, arguments: &[&str]| {
         let output = Command::new(program).args(arguments).arg(library("fork")).output().unwrap();
-        assert!(output.status.success(), "{program}: {}", text(&output.stderr));
-        text(&output.stdout)
+        assert!(output.status.success(), "{program}: {}", lossy_text(&output.stderr));
+        lossy_text(&output.stdout)
     };
     let code = run("objdump", &["-d", "--no-show-raw-insn", "--disassemble=vfork"]);
     let (before, code) = code.split_once(" <vfork>:\n").expect("a function");
@@ -476,7 +477,7 @@ fn every_helper_compiles_without_a_warning() {
     let strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-Wshadow", "-fPIC"];
     for compiler in ["gcc", "clang"] {
         if !has(compiler) {
-            skipped(format!("{compiler} is not installed"));
+            report_skipped(format!("{compiler} is not installed"));
             continue;
         }
         for helper in HELPERS {
@@ -485,7 +486,7 @@ fn every_helper_compiles_without_a_warning() {
             command.arg(source_dir().join("include"));
             command.arg(source_dir().join(format!("preload/{helper}.c")));
             let output = command.output().unwrap();
-            assert!(output.status.success(), "{compiler} {helper}: {}", text(&output.stderr));
+            assert!(output.status.success(), "{compiler} {helper}: {}", lossy_text(&output.stderr));
         }
     }
 }
@@ -505,7 +506,7 @@ fn calls_before_relocation_work() {
         let mut cc = fixture.command("cc");
         cc.args(["-O2", "-Wl,-z,now", "-Wl,--no-as-needed", source]).args(arguments);
         let output = cc.output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     }
     let run = |preload: &str, program: &[&str]| {
         let mut command = fixture.command(program[0]);
@@ -534,7 +535,7 @@ const MIXED: [&str; 3] = [
 fn check_mixed(fixture: &Fixture, recording: &Recording, allocations: bool, what: &str) {
     let messages = recording.messages();
     assert!(recording.output.status.success(), "{what}: {messages}");
-    assert!(text(&recording.output.stdout).contains("done"), "{what}: {messages}");
+    assert!(lossy_text(&recording.output.stdout).contains("done"), "{what}: {messages}");
     assert_eq!(recording.summary.lost, 0, "{what}: {messages}");
     let found = events(fixture, recording);
     let numbers = counts(&found);
@@ -573,7 +574,7 @@ fn helpers_work_with_other_allocators() {
         let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
         let found = folders.iter().map(|folder| Path::new(folder).join(name));
         let Some(path) = found.into_iter().find(|path| path.is_file()) else {
-            skipped(format!("{name} is not installed"));
+            report_skipped(format!("{name} is not installed"));
             continue;
         };
         check_mixed(&fixture, &record_mixed(&fixture, &[program], Some(&path)), true, name);
@@ -590,12 +591,12 @@ fn helpers_work_in_sanitized_programs() {
         let mut cc = fixture.command("cc");
         let output = cc.args([&flag, "probe.c", "-o", "probe"]).output().unwrap();
         if !output.status.success() || !fixture.command("./probe").status().unwrap().success() {
-            skipped(format!("cc has no {flag} that works here"));
+            report_skipped(format!("cc has no {flag} that works here"));
             continue;
         }
         let program = fixture.compile_file("preload/mixed.c", false, &[&flag, "-g"]);
         let alone = fixture.command(&program).output().unwrap();
-        assert!(alone.status.success(), "{flag}: {}", text(&alone.stderr));
+        assert!(alone.status.success(), "{flag}: {}", lossy_text(&alone.stderr));
         // Sanitizers have allocators of their own, before the helper's.
         let allocations = kind == "undefined";
         let recording = record_mixed(&fixture, &[program.to_str().unwrap()], None);
@@ -607,7 +608,7 @@ fn helpers_work_in_sanitized_programs() {
 #[test]
 fn helpers_work_under_valgrind() {
     if !has("valgrind") {
-        return skipped("valgrind is not installed");
+        return report_skipped("valgrind is not installed");
     }
     let fixture = Fixture::new("preload-valgrind");
     let program = fixture.compile_file("preload/mixed.c", false, &[]);
@@ -628,8 +629,8 @@ fn helpers_work_without_restartable_sequences() {
 // --- Programs as they are ------------------------------------------------------------------------
 
 fn same(alone: &Output, recorded: &Output, what: &str) {
-    assert_eq!(alone.status, recorded.status, "{what}: {}", text(&recorded.stderr));
-    assert_eq!(text(&alone.stdout), text(&recorded.stdout), "{what}");
+    assert_eq!(alone.status, recorded.status, "{what}: {}", lossy_text(&recorded.stderr));
+    assert_eq!(lossy_text(&alone.stdout), lossy_text(&recorded.stdout), "{what}");
 }
 
 #[test]
@@ -655,7 +656,7 @@ fn real_programs_run_under_all_helpers_as_without() {
         let what = command.join(" ");
         let program = if what.contains("git init") { "git" } else { command[0] };
         if !has(program) {
-            skipped(format!("{program} is not installed"));
+            report_skipped(format!("{program} is not installed"));
             continue;
         }
         let alone = fixture.command(command[0]).args(&command[1..]).output().unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// A way of building.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +48,7 @@ fn example(name: &str, profile: Profile) -> Option<PathBuf> {
 /// Does the same with flags for the compiler.
 fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf> {
     if !has("cargo") {
-        skipped("cargo is not installed");
+        report_skipped("cargo is not installed");
         return None;
     }
     let target = build_dir().parent().expect("target/release has a parent").to_owned();
@@ -194,7 +194,7 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
     };
     assert!(fixture.command(&program).status().expect("it runs").success());
     if !has("readelf") {
-        return skipped("readelf is not installed");
+        return report_skipped("readelf is not installed");
     }
     let read = |what: &str| {
         let output = Command::new("readelf").arg(what).arg(&program).output().expect("it runs");
@@ -490,7 +490,7 @@ fn a_program_that_speaks_through_log_is_traced_by_one_line() {
 #[test]
 fn a_call_that_is_off_is_two_loads_and_a_branch() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
-        return skipped("the check reads x86-64 machine code, with objdump");
+        return report_skipped("the check reads x86-64 machine code, with objdump");
     }
     let Some(library) = example("mixed", RELEASE) else { return };
     let library = library.with_file_name("libmixed.a");

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{Fixture, has, has_kernel_events, skipped};
+use trackway_tests::{Fixture, has, has_kernel_events, report_skipped};
 
 /// Counts by an event's name.
 type Counts = BTreeMap<String, u64>;
@@ -47,7 +47,7 @@ const PROGRAM: &str = "/agree\"";
 /// Returns true if `observer` works here; otherwise prints what is missing.
 fn is_here(fixture: &Fixture, observer: &str) -> bool {
     if !has(observer) {
-        skipped(format!("{observer} is not installed"));
+        report_skipped(format!("{observer} is not installed"));
         return false;
     }
     has_kernel_events(fixture)
@@ -165,7 +165,7 @@ fn perf_counts_as_many_of_each_event() {
     let perf = ["perf", "stat", "-x,", "-o", &counted, "-e", &events];
     let alone = fixture.command("perf").args(&perf[1..]).arg(&program).output().expect("it runs");
     if !alone.status.success() {
-        return skipped("perf does not count here");
+        return report_skipped("perf does not count here");
     }
     let recorded = record(&fixture, &events, &[&perf[..], &[&program]].concat());
     let text = fs::read_to_string(&counted).expect("perf's counts");
@@ -197,7 +197,7 @@ fn bpftrace_counts_as_many_of_each_event() {
     let command = ["bpftrace", "-f", "json", "-o", &counted, "-e", &script, "-c", &program];
     let alone = fixture.command("bpftrace").args(&command[1..]).output().expect("it runs");
     if !alone.status.success() {
-        return skipped("bpftrace does not count here");
+        return report_skipped("bpftrace does not count here");
     }
     let recorded = record(&fixture, &EVENTS.join(","), &command);
     let text = fs::read_to_string(&counted).expect("bpftrace's counts");
@@ -266,7 +266,7 @@ fn can_strace(fixture: &Fixture) -> bool {
     let output = fixture.command("strace").args(["-o", "/dev/null", "true"]).output();
     let can = output.expect("it runs").status.success();
     if !can {
-        skipped("strace does not follow programs here");
+        report_skipped("strace does not follow programs here");
     }
     can
 }
@@ -341,7 +341,7 @@ fn strace_counts_as_many_calls_of_a_web_server() {
     // Not a python that is a shell script on PATH.
     let python = PathBuf::from("/usr/bin/python3");
     if !python.is_file() {
-        return skipped("there is no /usr/bin/python3");
+        return report_skipped("there is no /usr/bin/python3");
     }
     fs::write(fixture.path("page"), "found").expect("a page");
     fs::write(fixture.path("server.py"), SERVER).expect("a program");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::process::Command;
 
 use serde_json::Value;
-use trackway_tests::{Fixture, has, has_kernel_events, skipped};
+use trackway_tests::{Fixture, has, has_kernel_events, report_skipped};
 
 /// Kernel events that `lttng-analyses-record` enables, as far as the program causes them.
 const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
@@ -52,7 +52,7 @@ struct Recorded {
 /// printing the reason, where a prerequisite is missing.
 fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
     if !has("lttng-cputop") || !has("babeltrace") {
-        skipped("python3-lttnganalyses is not installed");
+        report_skipped("python3-lttnganalyses is not installed");
         return None;
     }
     let fixture = Fixture::new(&format!("analyses-{via}-{}", options.len()));
@@ -199,7 +199,7 @@ impl Recorded {
     fn check_interrupts(&self) {
         let ours = self.count("irq_handler_exit", "");
         if ours == 0 {
-            return skipped("no interrupt came meanwhile");
+            return report_skipped("no interrupt came meanwhile");
         }
         let rows = self.rows("irqstats", "hard-stats");
         let theirs: u64 = rows.iter().map(|(_, row)| row[1]["value"].as_u64().expect("one")).sum();
@@ -212,7 +212,7 @@ impl Recorded {
     fn check_requests(&self) {
         let issued = self.count("block_rq_issue", "");
         if issued == 0 {
-            return skipped("what is written here goes to no disk");
+            return report_skipped("what is written here goes to no disk");
         }
         let text = self.run("iolatencystats", &["--no-progress"]);
         let disks = text.split("Disk latency statistics").nth(1).expect("disks");
@@ -244,7 +244,7 @@ fn check(via: &str) -> Option<Recorded> {
     } else {
         // Linux 6.18 does so under set_event_pid, without us as with us. By BPF it cannot be.
         assert_eq!(via, "tracefs", "switches to the program are missing");
-        skipped("the kernel left out switches to the program");
+        report_skipped("the kernel left out switches to the program");
     }
     let all = record(via, EVENTS_OF_ALL, &["--system-wide"])?;
     all.check_tools(&TOOLS_OF_ALL);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::process::{Command, Output};
 
-use trackway_tests::{Fixture, build_dir, copy_program, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, copy_program, is_root, report_skipped};
 
 /// Returns the events that tracefs has, as `subsystem:name`: folders with a file to enable them; or
 /// `None`, after printing the reason, where tracefs is not readable.
@@ -15,12 +15,12 @@ fn in_tracefs() -> Option<BTreeSet<String>> {
             mount -t tracefs nodev /sys/kernel/tracing || exit 90
         cd /sys/kernel/tracing/events && ls -d */*/enable";
     if !is_root() {
-        skipped("only root sees tracefs");
+        report_skipped("only root sees tracefs");
         return None;
     }
     let output = Command::new("unshare").args(["-m", "sh", "-c", SCRIPT]).output();
     let Some(output) = output.ok().filter(|output| output.status.success()) else {
-        skipped("tracefs cannot be mounted here");
+        report_skipped("tracefs cannot be mounted here");
         return None;
     };
     let text = String::from_utf8(output.stdout).expect("text");
@@ -178,7 +178,7 @@ fn users_without_access_to_kernel_events_get_a_message() {
     };
     let output = command.args(["list", "--kernel"]).output().expect("trackway runs");
     if !is_root() && output.status.success() {
-        skipped("here anybody may see the kernel's events");
+        report_skipped("here anybody may see the kernel's events");
         return;
     }
     let talk = String::from_utf8_lossy(&output.stderr);

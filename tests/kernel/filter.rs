@@ -10,7 +10,9 @@ use std::process::Output;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use trackway_tests::{Fixture, copy_program, has, has_kernel_events, skipped, source_dir, text};
+use trackway_tests::{
+    Fixture, copy_program, has, has_kernel_events, lossy_text, report_skipped, source_dir,
+};
 
 use crate::support::record_into;
 
@@ -26,7 +28,7 @@ fn program(fixture: &Fixture) -> Option<PathBuf> {
 /// Runs `record` into a new trace, which must succeed, and returns its output.
 fn record(fixture: &Fixture, trace: &str, options: &[&str], command: &[&str]) -> Output {
     let output = record_into(fixture, trace, options, command);
-    assert!(output.status.success(), "{options:?}: {}", text(&output.stderr));
+    assert!(output.status.success(), "{options:?}: {}", lossy_text(&output.stderr));
     output
 }
 
@@ -37,8 +39,8 @@ fn lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<String> {
         print.args(["--filter", filter]);
     }
     let output = print.output().expect("it runs");
-    assert!(output.status.success(), "{filters:?}: {}", text(&output.stderr));
-    text(&output.stdout).lines().map(str::to_owned).collect()
+    assert!(output.status.success(), "{filters:?}: {}", lossy_text(&output.stderr));
+    lossy_text(&output.stdout).lines().map(str::to_owned).collect()
 }
 
 /// Returns the part of a line that is the same in each run: the event, and its fields.
@@ -225,7 +227,7 @@ fn kernel_filters_pass_the_events_that_print_selects() {
         let options: Vec<&str> = kernel.into_iter().chain(given).collect();
         let trace = format!("filtered-{round}");
         let output = record(&fixture, &trace, &options, &command);
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
         // Each fifth address cannot be read, and the recorder reports that.
         assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
@@ -265,7 +267,7 @@ fn of_several_filters_all_must_let_an_event_pass() {
         "pid < 1000000050",
     ];
     let output = record(&fixture, "trace", &options, &command);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     let all = lines(&fixture, "trace", &[]);
     let numbers: Vec<String> = all.iter().map(|line| name_and_fields(line)).collect();
     let expected = |number: u32| format!("syscall_entry_getpgid pid = {number} }}");
@@ -290,7 +292,7 @@ fn filters_know_whose_an_event_is() {
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
         let output = record(&fixture, &trace, &options, &command);
-        let threads = text(&output.stdout);
+        let threads = lossy_text(&output.stdout);
         let threads: Vec<u32> = threads.lines().map(|line| line.parse().expect("one")).collect();
         assert_eq!(threads.len(), 4);
         let lines = lines(&fixture, &trace, &[]);
@@ -372,7 +374,7 @@ fn filters_go_with_the_command_alone_and_with_everything() {
             let output = command.args(options).args(["--", "sh", "-c", &script]).output();
             ended.store(true, Ordering::Relaxed);
             let output = output.expect("trackway runs");
-            assert!(output.status.success(), "{}", text(&output.stderr));
+            assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         });
         lines(&fixture, trace, &[])
     };
@@ -396,7 +398,7 @@ fn filtered_events_are_not_counted_as_lost() {
     let command = [program.to_str().expect("a path"), "100000"];
     let filter = ["syscalls:getpgid: pid < 5"];
     let output = record(&fixture, "trace", &[&options[..], &filter].concat(), &command);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(talk.contains("kernel: 0 events recorded, 0 lost, 0 overwritten"), "{talk}");
     assert!(lines(&fixture, "trace", &[]).is_empty());
 }
@@ -416,7 +418,7 @@ fn interrupts_of_a_filter_have_their_own_frame() {
     let command = [program.to_str().expect("a path"), "20000", "1", "search"];
     let output = record(&fixture, "trace", &options, &command);
     // Others may run this test at the same time.
-    let thread = text(&output.stdout).trim().parse::<u32>().expect("its number");
+    let thread = lossy_text(&output.stdout).trim().parse::<u32>().expect("its number");
     let mut lines = lines(&fixture, "trace", &[]);
     lines.retain(|line| tid(line) == thread);
     let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
@@ -443,7 +445,7 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
         let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{}", pattern.len());
-        let talk = text(&record(&fixture, &trace, &options, &command).stderr);
+        let talk = lossy_text(&record(&fixture, &trace, &options, &command).stderr);
         let told = "a filter asks for was not in memory (syscall_entry_openat ";
         assert!(talk.contains(told), "{talk}");
         let lines = lines(&fixture, &trace, &[]);
@@ -569,14 +571,14 @@ fn filters_in_c_are_asked_in_the_kernel() {
     let fixture = Fixture::new("kernel-filter-c");
     let Some(program) = program(&fixture) else { return };
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     fs::write(fixture.path("some.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
     let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", &include, "-c", "some.c"]);
     let built = clang.output().expect("it runs");
-    assert!(built.status.success(), "{}", text(&built.stderr));
+    assert!(built.status.success(), "{}", lossy_text(&built.stderr));
     let options = ["--kernel", "syscalls:openat", "--filter-object"];
     let command = [program.to_str().expect("a path"), "100"];
     record(&fixture, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
@@ -598,14 +600,14 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
         return;
     }
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     fs::write(fixture.path("absent.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
     let mut clang = fixture.command("clang");
     let built = clang.args(["-O2", "-target", "bpf", &include, "-c", "absent.c"]).output();
     let built = built.expect("it runs");
-    assert!(built.status.success(), "{}", text(&built.stderr));
+    assert!(built.status.success(), "{}", lossy_text(&built.stderr));
     let kernel = ["--kernel", "syscalls:sys_enter_execve"];
     let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
     let command = ["sh", "-c", script];
@@ -614,7 +616,7 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
     record(&fixture, "absent", &options, &command);
     let mut print = fixture.trackway(&["print", "--filter-object", "absent.o", "all"]);
     let output = print.output().expect("it runs");
-    let printed: Vec<String> = text(&output.stdout).lines().map(str::to_owned).collect();
+    let printed: Vec<String> = lossy_text(&output.stdout).lines().map(str::to_owned).collect();
     let of_true = |lines: &[String]| -> Vec<String> {
         let is_it = |line: &&String| line.contains("filename = \"/bin/true\"");
         let arguments = |line: &String| line.split_once("argv = [").expect("a list").1.to_owned();
@@ -639,9 +641,9 @@ fn invalid_filters_are_refused_before_the_command_runs() {
         let mut record = fixture.trackway(&["record", "-o", "trace", "--kernel", kernel]);
         record.args(["--filter", filter, "--", "touch", "ran"]);
         let output = record.output().expect("trackway runs");
-        assert_eq!(output.status.code(), Some(125), "{}", text(&output.stderr));
+        assert_eq!(output.status.code(), Some(125), "{}", lossy_text(&output.stderr));
         assert!(!fixture.path("ran").exists() && !fixture.path("trace").exists());
-        text(&output.stderr)
+        lossy_text(&output.stderr)
     };
     let told = [
         (
@@ -684,10 +686,10 @@ fn invalid_filters_are_refused_before_the_command_runs() {
     }
     // The recorder has no user events to check the filter against; it accepts the filter.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
-    let talk = text(&record(&fixture, "trace", &options, &["true"]).stderr);
+    let talk = lossy_text(&record(&fixture, "trace", &options, &["true"]).stderr);
     // A filter on all events may use contexts that only kernel events have.
     let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
-    let of_all = text(&record(&fixture, "trace", &options, &["true"]).stderr);
+    let of_all = lossy_text(&record(&fixture, "trace", &options, &["true"]).stderr);
     assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
     assert!(
         talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),

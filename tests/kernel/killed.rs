@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use trackway_tests::steps::{is_running, send, wait_for};
-use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, report_skipped};
 
 /// Kinds of things that bpf(2) keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -354,7 +354,7 @@ fn a_killed_bench_leaves_no_instance_and_no_folder() {
         done";
     let fixture = Fixture::new("kernel-bench");
     if !is_root() {
-        return skipped("only root traces the kernel");
+        return report_skipped("only root traces the kernel");
     }
     let folder = fixture.path("scratch");
     fs::create_dir(&folder).expect("a folder");
@@ -363,7 +363,7 @@ fn a_killed_bench_leaves_no_instance_and_no_folder() {
     let status =
         command.arg(fixture.path("results")).env("TMPDIR", &folder).status().expect("unshare runs");
     match status.code() {
-        Some(90) => skipped("tracefs cannot be mounted here"),
+        Some(90) => report_skipped("tracefs cannot be mounted here"),
         code => assert_eq!(code, Some(0), "91: no instance, 92: no folder, 93: they stay"),
     }
 }

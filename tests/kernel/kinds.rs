@@ -28,7 +28,7 @@ use trackway_kernel::catalogue::model::{
 };
 use trackway_ring::Drained;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
-use trackway_tests::{Fixture, has, is_root, skipped};
+use trackway_tests::{Fixture, has, is_root, report_skipped};
 
 /// Most bytes of a context that a raw tracepoint's program is run with.
 const CONTEXT_MAX: usize = 96;
@@ -336,7 +336,7 @@ fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
             let mut drained = Drained::default();
             let mut stream = Vec::new();
             while let Some(piece) =
-                region.piece(buffers, &drained, &snapshot, true).expect("a piece")
+                region.next_piece(buffers, &drained, &snapshot, true).expect("a piece")
             {
                 let mut bytes = vec![0; (piece.end - piece.start) as usize];
                 region.copy(buffers, &piece, &mut bytes).expect("its bytes");
@@ -384,11 +384,11 @@ fn with_only(event: &Event, field: &Field) -> Event {
 fn every_kind_of_field_is_recorded_and_printed() {
     let fixture = Fixture::new("kernel-kinds");
     if !is_root() {
-        return skipped("only root records the kernel's events");
+        return report_skipped("only root records the kernel's events");
     }
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
-        Err(error) => return skipped(error.to_string()),
+        Err(error) => return report_skipped(error.to_string()),
     };
     let mut all = catalogue.events(catalogue.names()).events;
     // What else pointers of system calls lead to is no kind of the formats'.
@@ -418,7 +418,7 @@ fn every_kind_of_field_is_recorded_and_printed() {
     let layout = BufferLayout::new(16, 5, cases.len()).expect("a layout");
     let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
-        Err(error) => return skipped(format!("the kernel gives no BPF: {error}")),
+        Err(error) => return report_skipped(format!("the kernel gives no BPF: {error}")),
     };
     let (mut descriptions, mut lines) = (Vec::new(), Vec::new());
     let mut shown = BTreeSet::new();

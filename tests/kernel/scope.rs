@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
 use trackway_tests::cgroup::Group;
-use trackway_tests::{Fixture, has, has_kernel_events, skipped, text};
+use trackway_tests::{Fixture, has, has_kernel_events, lossy_text, report_skipped};
 
 use crate::support::record;
 
@@ -127,7 +127,7 @@ int main(int argc, char **argv)
 /// Returns the report of ping: the ids of its child and of itself, and whether it lacks io_uring
 /// and 32-bit calls.
 fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
-    let text = text(&output.stdout);
+    let text = lossy_text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [parent, child, no_ring, no_narrow] = words[..] else { panic!("it said {text}") };
     (child, parent, [no_ring != 0, no_narrow != 0])
@@ -136,10 +136,10 @@ fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
 /// Runs a recording; returns its output and the lines of its trace.
 fn recorded(fixture: &Fixture, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
     let output = record(fixture, options, command);
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
-    assert!(printed.status.success(), "{}", text(&printed.stderr));
-    (output, text(&printed.stdout).lines().map(str::to_owned).collect())
+    assert!(printed.status.success(), "{}", lossy_text(&printed.stderr));
+    (output, lossy_text(&printed.stdout).lines().map(str::to_owned).collect())
 }
 
 /// A process that is ended with this.
@@ -222,7 +222,7 @@ fn events_about_a_command_are_recorded_wherever_they_happen() {
         .collect();
     assert_eq!(made.len(), if has_no_ring { 1 } else { 2 }, "{lines:#?}");
     if has_no_ring {
-        skipped("io_uring is not for us");
+        report_skipped("io_uring is not for us");
     }
     let calls = |name: &str| count(&|line| line.contains(&format!(" syscall_entry_{name}: ")));
     assert_eq!(calls("dup2"), 1, "{lines:#?}");
@@ -233,9 +233,9 @@ fn events_about_a_command_are_recorded_wherever_they_happen() {
         let is_it = |line: &str| line.contains(small) && line.contains(there);
         assert_eq!(count(&|line| is_it(line) && line.contains(behind)), 1, "{lines:#?}");
     }
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     match has_no_narrow {
-        true => skipped("the kernel has no system calls of 32 bits"),
+        true => report_skipped("the kernel has no system calls of 32 bits"),
         // The session does not record this call.
         false => assert!(!talk.contains("32 bits") && calls("access") == 0, "{talk}"),
     }
@@ -281,7 +281,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
         let (output, lines) = recorded(&fixture, &options, &["sh", "-c", &script]);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
         for inside in ["/nowhere/inside", "/nowhere/below", "/nowhere/child", "/nowhere/anew"] {
             assert!(has(inside), "{inside}: {lines:?}");
@@ -337,11 +337,11 @@ fn a_list_of_cpus_leaves_the_others_out() {
         return;
     }
     if !has("taskset") {
-        return skipped("taskset is not installed");
+        return report_skipped("taskset is not installed");
     }
     let pinned = |cpu: u32| Command::new("taskset").args(["-c", &cpu.to_string(), "true"]).status();
     if ![0, 1].into_iter().all(|cpu| pinned(cpu).is_ok_and(|status| status.success())) {
-        return skipped("there are no two CPUs for us");
+        return report_skipped("there are no two CPUs for us");
     }
     let script = "taskset -c 0 cat /nowhere/zero; taskset -c 1 cat /nowhere/one; true";
     let group = Group::new("cpus");
@@ -374,7 +374,7 @@ fn impossible_scopes_are_refused() {
     let refused = |options: &[&str]| {
         let output = record(&fixture, options, &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists(), "{options:?}");
-        text(&output.stderr)
+        lossy_text(&output.stderr)
     };
     for options in [&["--cpu", "0"][..], &["--cgroup", "/"]] {
         let talk = refused(options);
@@ -396,11 +396,11 @@ fn impossible_scopes_are_refused() {
             inside.env(name, value.unwrap_or_default());
         }
         let output = inside.output().expect("it runs");
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert!(talk.contains("has a clock of its own"), "{talk}");
         assert!(!output.status.success() && !fixture.path("ran").exists());
     } else {
-        skipped("there are no time namespaces for us");
+        report_skipped("there are no time namespaces for us");
     }
     for (options, why) in [
         (["--cpu", "8191"], "there is no CPU 8191"),

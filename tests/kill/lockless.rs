@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES};
-use trackway_ring::lockless::{Buffer, Counters, Lost, Mode, Store, SubBuffer, TryAgain, header};
+use trackway_ring::lockless::{
+    Buffer, Counters, LossReason, Mode, Store, SubBuffer, TryAgain, header,
+};
 use trackway_ring::{Damage, Geometry, write_header};
 use trackway_testkit::Records;
 
@@ -114,7 +116,7 @@ impl Memory {
     }
 
     /// Emits event `number` with that many words, each of which is the number.
-    fn emit(&self, mode: Mode, words: u32, number: u64) -> Result<(), Lost> {
+    fn emit(&self, mode: Mode, words: u32, number: u64) -> Result<(), LossReason> {
         let now = || self.clock().fetch_add(3, Ordering::Relaxed);
         let slot = self.buffer(mode).reserve(self, now, || true, (words, 8 * words as usize, 7))?;
         let mut bytes = [0; EXTENDED_BYTES + 8 * 29 + TAILROOM_BYTES];
@@ -367,7 +369,7 @@ fn come_in_between(
 #[test]
 fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
     if let Some(reason) = forbidden() {
-        return trackway_tests::skipped(&reason);
+        return trackway_tests::report_skipped(&reason);
     }
     for mode in [Mode::Discard, Mode::FlightRecorder] {
         for fit in [Fit::Spare, Fit::Exact, Fit::Switch] {

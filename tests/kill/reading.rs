@@ -167,7 +167,7 @@ fn read_pieces(
     }
     let mut is_first = true;
     for _ in 0..=geometry.sub_count() {
-        let piece = region.piece(&memory, &from, snapshot, true);
+        let piece = region.next_piece(&memory, &from, snapshot, true);
         let Some(piece) = piece.map_err(|damage| damage.to_string())? else { return Ok(()) };
         if is_first {
             state.overwritten = piece.events_before;

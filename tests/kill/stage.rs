@@ -140,7 +140,7 @@ impl Stage {
     /// reason, where writers of that kind cannot be stepped through.
     pub(crate) fn new(settings: Settings) -> Option<Self> {
         if let Some(reason) = crate::tracee::forbidden() {
-            trackway_tests::skipped(&reason);
+            trackway_tests::report_skipped(&reason);
             return None;
         }
         let fixture = Fixture::new("kill");
@@ -155,7 +155,7 @@ impl Stage {
         put_window(&copy, &bytes);
         let copy = open(&copy);
         if layout.flags & flag::CLAIM_ONLY != 0 && settings.by == By::Sequence {
-            trackway_tests::skipped("restartable sequences do not abort here as they must");
+            trackway_tests::report_skipped("restartable sequences do not abort here as they must");
             return None;
         }
         let cpu = some_cpu();
@@ -176,7 +176,7 @@ impl Stage {
         // The first writer registers the events.
         let has_sequences = stage.writer().area != 0;
         if !has_sequences && settings.by == By::Sequence {
-            trackway_tests::skipped("the C library registered no rseq area");
+            trackway_tests::report_skipped("the C library registered no rseq area");
             return None;
         }
         stage.ids = Some(stage.find_ids());

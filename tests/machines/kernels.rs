@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::machine::{self, Console};
-use trackway_tests::{Fixture, Summary, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, Summary, build_dir, has, report_skipped, source_dir};
 
 /// Number of NMIs that `machine/interrupts.c` causes.
 const TIMES: u64 = 20;
@@ -126,14 +126,14 @@ fn check(fixture: &Fixture, console: &Console, via: &str) {
 fn nmis_are_recorded_by_another_kernel() {
     for program in ["qemu-system-x86_64", "cpio", "gcc", "ldd", "strip"] {
         if !has(program) {
-            return skipped(format!("{program} is not installed"));
+            return report_skipped(format!("{program} is not installed"));
         }
     }
     if !cfg!(target_arch = "x86_64") {
-        return skipped("the kernel is for x86-64");
+        return report_skipped("the kernel is for x86-64");
     }
     let Some(kernel) = kernel() else {
-        return skipped("no other kernel was fetched (scripts/kernel amd64)");
+        return report_skipped("no other kernel was fetched (scripts/kernel amd64)");
     };
     let mut plan = String::new();
     for via in ["bpf", "tracefs"] {

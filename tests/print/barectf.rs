@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use trackway_tests::{Fixture, build_dir, skipped};
+use trackway_tests::{Fixture, build_dir, report_skipped};
 
 use crate::support::{assert_agreement, guarded, has_babeltrace, number_from, script, talk};
 
@@ -14,7 +14,7 @@ const TRACERS: u64 = 14;
 fn python() -> Option<PathBuf> {
     let python = build_dir().join("../barectf/bin/python");
     if !python.exists() {
-        skipped("barectf is not installed (scripts/packages test)");
+        report_skipped("barectf is not installed (scripts/packages test)");
         return None;
     }
     Some(python)

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{Fixture, skipped};
+use trackway_tests::{Fixture, report_skipped};
 
 use crate::support::{
     babeltrace, compared, guarded, has_babeltrace, number_from, print, script, talk,
@@ -20,7 +20,7 @@ pub(crate) fn has_bindings() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import bt2"]).output();
     let there = imported.is_ok_and(|output| output.status.success());
     if !there {
-        skipped("babeltrace2's Python bindings (python3-bt2) are not installed");
+        report_skipped("babeltrace2's Python bindings (python3-bt2) are not installed");
     }
     there
 }

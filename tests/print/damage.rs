@@ -12,7 +12,7 @@ use crate::made::{
     EVENT_BYTES, HEADER_BYTES, METADATA, SIZES_AT, packet, set_size, ticks, write_trace,
 };
 use crate::support::{guarded, print, talk};
-use trackway_tests::{Fixture, build_dir, is_root, skipped};
+use trackway_tests::{Fixture, build_dir, is_root, report_skipped};
 
 /// All is well.
 const WHOLE: Option<i32> = Some(0);
@@ -95,7 +95,7 @@ fn links_that_lead_in_circles_end() {
 #[test]
 fn files_that_may_not_be_read_are_named() {
     if is_root() {
-        return skipped("root may read everything");
+        return report_skipped("root may read everything");
     }
     let fixture = Fixture::new("unreadable");
     let trace = fixture.path("trace");

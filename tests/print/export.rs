@@ -169,7 +169,9 @@ fn a_signal_leaves_nothing_behind() {
     fs::write(huge.join("stream"), packet_header(&[0; 16], &fields)).unwrap();
     let file = File::options().write(true).open(huge.join("stream")).unwrap();
     if let Err(error) = file.set_len(PACKET_BYTES) {
-        return trackway_tests::skipped(format!("files of 1 TiB cannot be made here: {error}"));
+        return trackway_tests::report_skipped(format!(
+            "files of 1 TiB cannot be made here: {error}"
+        ));
     }
     for (verb, signal) in [("trim", libc::SIGINT), ("merge", libc::SIGTERM)] {
         let out = fixture.path("out");

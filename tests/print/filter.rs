@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use trackway_tests::{Fixture, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 /// Twenty events with a value of each kind, and five of another that has fewer fields.
 const PROGRAM: &str = r#"
@@ -254,7 +254,7 @@ const FILTERS_IN_C: [(&str, usize, usize); 6] = [
 #[test]
 fn filters_in_c_take_the_events_that_they_are_true_of() {
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     let fixture = Fixture::new("print-filter-object");
     let program = fixture.compile("sales", PROGRAM, true, &[]);

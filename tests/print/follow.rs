@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use trackway_tests::steps::wait_for;
-use trackway_tests::{Fixture, build_dir, text};
+use trackway_tests::{Fixture, build_dir, lossy_text};
 
 const TICKER: &str = r#"
 #include <pthread.h>
@@ -260,7 +260,11 @@ fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recove
     recorded.tick();
     for options in [&[][..], &["--stats"], &["--details"]] {
         let live = recorded.print(options);
-        assert!(live.status.success() && text(&live.stderr).is_empty(), "{}", text(&live.stderr));
+        assert!(
+            live.status.success() && lossy_text(&live.stderr).is_empty(),
+            "{}",
+            lossy_text(&live.stderr)
+        );
     }
     let follower = recorded.follow(&[]);
     wait_for("the tick", || follower.shown() == 1);
@@ -281,16 +285,20 @@ fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recove
     for options in [&[][..], &["--stats"], &["--details"], &["--count"]] {
         let output = print(options);
         assert!(output.status.success(), "{options:?}: it is not damaged");
-        assert!(text(&output.stderr).contains(&hint), "{}", text(&output.stderr));
+        assert!(lossy_text(&output.stderr).contains(&hint), "{}", lossy_text(&output.stderr));
     }
     if let Some(theirs) = fixture.babeltrace(&trace) {
-        assert_eq!(text(&print(&[]).stdout), text(&theirs.stdout));
+        assert_eq!(lossy_text(&print(&[]).stdout), lossy_text(&theirs.stdout));
     }
     let (_, words) = hint.split_once("trackway ").expect("a command");
     let words: Vec<&str> = words.split(' ').take(2).collect();
     let recovered = fixture.trackway(&words).output().expect("trackway runs");
-    assert!(text(&recovered.stderr).contains("recovered "), "{}", text(&recovered.stderr));
-    assert_eq!(text(&print(&[]).stderr), "");
+    assert!(
+        lossy_text(&recovered.stderr).contains("recovered "),
+        "{}",
+        lossy_text(&recovered.stderr)
+    );
+    assert_eq!(lossy_text(&print(&[]).stderr), "");
     let (status, shown, said) = Follower::start(&fixture, &[], &trace).finish();
     assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
 }
@@ -308,12 +316,12 @@ fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled()
     let said = || {
         let output = fixture.trackway(&["print"]).arg(&trace).output().expect("trackway runs");
         assert!(output.status.success());
-        text(&output.stderr)
+        lossy_text(&output.stderr)
     };
     assert!(said().contains("is not complete"));
     let recovered = fixture.trackway(&["recover"]).arg(&trace).output().expect("trackway runs");
     assert!(recovered.status.success());
-    let recovered = text(&recovered.stderr);
+    let recovered = lossy_text(&recovered.stderr);
     assert!(recovered.contains("what is written is all there is"), "{recovered}");
     assert_eq!(said(), "");
 }

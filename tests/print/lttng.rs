@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use trackway_tests::lttng::{Daemon, PROGRAMS};
-use trackway_tests::{Fixture, has, skipped};
+use trackway_tests::{Fixture, has, report_skipped};
 
 use crate::support::{assert_agreement, has_babeltrace, losses, print, script, talk, traces_below};
 
@@ -77,7 +77,7 @@ fn emitted(text: &str) -> usize {
 #[test]
 fn traces_of_lttng_read_as_babeltrace2_reads_them() {
     if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
-        return skipped(format!("{missing} is not installed"));
+        return report_skipped(format!("{missing} is not installed"));
     }
     if !has_babeltrace() {
         return;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use trackway_tests::{Fixture, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 /// Options of both, each with its value in the same word.
 const OPTIONS: [&[&str]; 40] = [
@@ -148,7 +148,7 @@ fn shared(name: &str) -> Option<PathBuf> {
     let path = source_dir().join("../shared/traces").join(name);
     let path = fs::canonicalize(path).ok().filter(|path| Path::is_dir(path));
     if path.is_none() {
-        skipped("the real traces are not here");
+        report_skipped("the real traces are not here");
     }
     path
 }
@@ -156,7 +156,7 @@ fn shared(name: &str) -> Option<PathBuf> {
 #[test]
 fn options_do_what_they_do_in_babeltrace2() {
     if !has("babeltrace2") {
-        return skipped("babeltrace2 is not installed");
+        return report_skipped("babeltrace2 is not installed");
     }
     let fixture = Fixture::new("options");
     let mut traces = vec![recorded(&fixture)];

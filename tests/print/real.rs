@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trackway_tests::{Fixture, skipped, source_dir};
+use trackway_tests::{Fixture, report_skipped, source_dir};
 
 use crate::support::traces_below;
 use crate::support::{babeltrace, compared, first_difference, has_babeltrace, print, talk};
@@ -11,7 +11,7 @@ use crate::support::{babeltrace, compared, first_difference, has_babeltrace, pri
 fn real_traces_print_as_babeltrace2_prints_them() {
     let shared = source_dir().join("../shared/traces");
     if !shared.is_dir() {
-        return skipped("../shared/traces is not there");
+        return report_skipped("../shared/traces is not there");
     }
     if !has_babeltrace() {
         return;

@@ -6,7 +6,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Seconds after which a reader that has not ended counts as hanging. Never reached by one that
 /// works: nothing is measured with it.
@@ -40,7 +40,7 @@ pub(crate) fn babeltrace<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) ->
 pub(crate) fn has_babeltrace() -> bool {
     let there = has("babeltrace2");
     if !there {
-        skipped("babeltrace2 is not installed");
+        report_skipped("babeltrace2 is not installed");
     }
     there
 }

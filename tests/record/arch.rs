@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::{Fixture, Recording, Summary, has, machine, skipped, source_dir};
+use trackway_tests::{Fixture, Recording, Summary, has, machine, report_skipped, source_dir};
 
 /// A processor, and its packages in Debian.
 struct Processor {
@@ -50,7 +50,7 @@ impl Processor {
     fn programs(&self) -> Option<PathBuf> {
         for program in [self.compiler, self.emulator] {
             if !has(program) {
-                skipped(format!("{program} is not installed"));
+                report_skipped(format!("{program} is not installed"));
                 return None;
             }
         }
@@ -60,7 +60,7 @@ impl Processor {
         if ["trackway", "libtrackway.so"].iter().all(|name| folder.join(name).is_file()) {
             return folder.canonicalize().ok();
         }
-        skipped(format!("the programs for {} are not built (scripts/arch)", self.name));
+        report_skipped(format!("the programs for {} are not built (scripts/arch)", self.name));
         None
     }
 
@@ -158,7 +158,9 @@ impl Processor {
         let theirs = folder.join("examples/values");
         let ours = trackway_tests::build_dir().join("examples/values");
         if !theirs.is_file() || !ours.is_file() {
-            return skipped("the example `values` is not built for both processors (make arch)");
+            return report_skipped(
+                "the example `values` is not built for both processors (make arch)",
+            );
         }
         let fixture = Fixture::new("arch-values");
         let options = ["--reserve=claim"];
@@ -175,7 +177,7 @@ impl Processor {
     fn preloads(&self) {
         let Some(folder) = self.programs() else { return };
         if !folder.join("libtrackway-fork.so").is_file() {
-            return skipped("the preload helpers are not built for it (make arch)");
+            return report_skipped("the preload helpers are not built for it (make arch)");
         }
         let fixture = Fixture::new("arch-preload");
         let program = self.compile(&fixture, "arch/storm", &[]);
@@ -323,12 +325,12 @@ fn make_file_system(fixture: &Fixture, folder: &Path, plan: &str) -> PathBuf {
 #[test]
 fn an_aarch64_machine_records_by_sequence() {
     let Some(kernel) = std::env::var_os("TRACKWAY_AARCH64_KERNEL").map(PathBuf::from) else {
-        return skipped("TRACKWAY_AARCH64_KERNEL names no kernel (make arch)");
+        return report_skipped("TRACKWAY_AARCH64_KERNEL names no kernel (make arch)");
     };
     let Some(folder) = AARCH64.programs() else { return };
     for program in ["qemu-system-aarch64", "cpio"] {
         if !has(program) {
-            return skipped(format!("{program} is not installed"));
+            return report_skipped(format!("{program} is not installed"));
         }
     }
     // Name, writer path, size of buffers, more options, storm's arguments.

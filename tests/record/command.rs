@@ -53,7 +53,7 @@ fn every_event_arrives_and_reads_as_babeltrace_reads_it() {
 fn programs_of_all_cxx_compilers_record_the_same() {
     for compiler in ["g++", "clang++"] {
         if !trackway_tests::has(compiler) {
-            trackway_tests::skipped(format!("{compiler} is not installed"));
+            trackway_tests::report_skipped(format!("{compiler} is not installed"));
             continue;
         }
         for flags in [["-O0", "-std=c++11"], ["-O2", "-std=c++20"]] {
@@ -198,7 +198,7 @@ fn exit_status_signals_and_streams_pass_through() {
 #[test]
 fn under_sudo_command_and_trace_are_the_invoking_users() {
     if !trackway_tests::is_root() {
-        return trackway_tests::skipped("only root can become another user");
+        return trackway_tests::report_skipped("only root can become another user");
     }
     let fixture = Fixture::new("sudo");
     for folder in [&fixture.path(""), &fixture.window_dir().to_owned()] {
@@ -224,7 +224,7 @@ fn under_sudo_command_and_trace_are_the_invoking_users() {
 #[test]
 fn under_sudo_the_command_has_what_is_the_users_and_nothing_of_roots() {
     if !trackway_tests::is_root() {
-        return trackway_tests::skipped("only root can become another user");
+        return trackway_tests::report_skipped("only root can become another user");
     }
     let fixture = Fixture::new("sudo-things");
     for folder in [&fixture.path(""), &fixture.window_dir().to_owned()] {
@@ -399,7 +399,7 @@ fn a_program_with_address_sanitizer_is_recorded() {
     let mut gcc = fixture.command("gcc");
     gcc.args(["-fsanitize=address", "empty.c", "-o", "empty"]).stderr(Stdio::null());
     if !gcc.status().is_ok_and(|status| status.success()) {
-        return trackway_tests::skipped("gcc has no AddressSanitizer here");
+        return trackway_tests::report_skipped("gcc has no AddressSanitizer here");
     }
     assert!(fixture.command(fixture.path("empty")).status().unwrap().success());
     let program = fixture.compile("hello", HELLO, true, &["-fsanitize=address"]);
@@ -551,7 +551,7 @@ int main(void) {
 #[test]
 fn events_after_a_trace_was_moved_follow_it() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        return trackway_tests::skipped("there is one CPU");
+        return trackway_tests::report_skipped("there is one CPU");
     }
     let fixture = Fixture::new("moved");
     let program = fixture.compile("mover", MOVER, true, &[]);
@@ -583,7 +583,7 @@ fn events_after_a_trace_was_moved_follow_it() {
 #[test]
 fn the_status_line_tells_how_it_goes() {
     if !trackway_tests::has("script") {
-        return trackway_tests::skipped("script (bsdutils) is not installed");
+        return trackway_tests::report_skipped("script (bsdutils) is not installed");
     }
     let source = r#"
 #include <trackway/trackway.h>
@@ -637,7 +637,7 @@ fn status_numbers(line: &str) -> Vec<u64> {
 #[test]
 fn the_status_line_shows_on_a_terminal() {
     if !trackway_tests::has("script") {
-        return trackway_tests::skipped("script (bsdutils) is not installed");
+        return trackway_tests::report_skipped("script (bsdutils) is not installed");
     }
     let fixture = Fixture::new("status-line");
     let trackway = build_dir().join("trackway");

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// All of the programs here.
 const ALL: &str = "$app.myapp:request_id,$app.myapp:user,$app.myapp:load,$app.myapp:delta";
@@ -178,7 +178,7 @@ fn filters_in_c_ask_for_them(fixture: &Fixture, trace: &Path) {
         return trackway_string_starts_with(frame, frame->user, TRACKWAY_STRING(\"ali\")); }\n\
         TRACKWAY_FILTER(by_id, frame) { return frame->id == 5 || frame->number == 1; }\n";
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     fs::write(fixture.path("some.c"), FILTER).expect("a file");
     let include = format!("-I{}", source_dir().join("include").display());
@@ -298,7 +298,7 @@ const SCOPES: [(u32, Values<'static>); 8] = [
 fn scopes_in_cxx_put_back_what_there_was() {
     let fixture = Fixture::new("contexts-cxx");
     if !has("g++") {
-        return skipped("g++ is not installed");
+        return report_skipped("g++ is not installed");
     }
     let source = source_dir().join("tests/contexts/scopes.cc");
     let text = fs::read_to_string(source).expect("a source");
@@ -312,7 +312,7 @@ fn scopes_in_cxx_put_back_what_there_was() {
 fn contexts_in_rust_are_those_of_c() {
     let fixture = Fixture::new("contexts-rust");
     if !has("cargo") {
-        return skipped("cargo is not installed");
+        return report_skipped("cargo is not installed");
     }
     let target = build_dir().parent().expect("a parent").to_owned();
     let mut cargo = Command::new("cargo");
@@ -345,7 +345,7 @@ fn the_header_compiles_everywhere_without_a_warning() {
     let mut count = 0;
     for (compiler, standard, source) in cases {
         if !has(compiler) {
-            skipped(format!("{compiler} is not installed"));
+            report_skipped(format!("{compiler} is not installed"));
             continue;
         }
         for mode in [&["-O2"][..], &["-O0"], &["-O2", "-DTRACKWAY_DISABLE"]] {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
 use serde_json::Value;
-use trackway_tests::{Fixture, copy_program, has, skipped};
+use trackway_tests::{Fixture, copy_program, has, report_skipped};
 
 /// Prints a line once it runs, and executes its event when its input ends.
 const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
@@ -315,7 +315,7 @@ fn a_command_whose_events_pass_no_filter_is_explained_so() {
 #[test]
 fn a_process_inside_valgrind_is_not_called_static() {
     if !has("valgrind") {
-        return skipped("valgrind is not installed");
+        return report_skipped("valgrind is not installed");
     }
     let fixture = Fixture::new("diagnosis-valgrind");
     let program = fixture.compile("loud-valgrind", EXECUTING, true, &[]);

@@ -14,7 +14,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Fixture, Recording, is_lockless, is_root, skipped};
+use trackway_tests::{Fixture, Recording, is_lockless, is_root, report_skipped};
 
 /// Environment in which a program of steps runs.
 struct EnvironmentTest {
@@ -127,7 +127,7 @@ fn in_namespace(setup: &str) -> Option<Vec<String>> {
     let options: &[&str] = if is_root() { &["-m"] } else { &["-r", "-m"] };
     let probe = Command::new("unshare").args(options).arg("true").output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        skipped("mount namespaces cannot be made here");
+        report_skipped("mount namespaces cannot be made here");
         return None;
     }
     let mut wrapper = vec!["unshare".to_owned()];
@@ -302,7 +302,7 @@ fn a_damaged_window_is_put_aside_and_said() {
 #[test]
 fn the_window_of_another_user_is_refused() {
     if !is_root() {
-        return skipped("only root can give files away");
+        return report_skipped("only root can give files away");
     }
     let test = EnvironmentTest::new("foreign");
     let path = window_path(&test.fixture);
@@ -672,7 +672,7 @@ impl Group {
         let made = fs::create_dir(&group.0).is_ok()
             && fs::write(group.0.join(limit), limit_bytes.to_string()).is_ok();
         if !made {
-            skipped("memory cgroups cannot be made here");
+            report_skipped("memory cgroups cannot be made here");
             return None;
         }
         Some(group)

@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 
 use trackway_tests::steps::{Running, Steps, is_running, send, steps_of, wait_for};
 use trackway_tests::{
-    Fixture, LONGER_THAN_SHORT_LEASE, Recording, SHORT_LEASE, build_dir, has, is_root, skipped,
+    Fixture, LONGER_THAN_SHORT_LEASE, Recording, SHORT_LEASE, build_dir, has, is_root,
+    report_skipped,
 };
 
 /// A recording of one mode of one of the programs.
@@ -194,7 +195,7 @@ fn ten_thousand_threads_at_a_time_are_recorded() {
     let command = life.command(&["many", "10000"]);
     let recording = life.fixture.record_steps(&life.steps, &[], &command);
     if recording.output.status.code() == Some(77) {
-        return skipped("so many threads are not allowed here");
+        return report_skipped("so many threads are not allowed here");
     }
     assert!(recording.output.status.success(), "{}", about(&recording));
     life.steps.check(&life.fixture, &recording);
@@ -284,8 +285,8 @@ fn in_namespaces(mode: &str, check: impl Fn(&Life, &Recording)) {
         }
         let recording = Recording::new(trace, Running::start(&mut recorder).finish());
         match recording.output.status.code() {
-            Some(77) => skipped("namespaces cannot be made here"),
-            Some(126 | 127) => skipped("the built programs are not readable by other users"),
+            Some(77) => report_skipped("namespaces cannot be made here"),
+            Some(126 | 127) => report_skipped("the built programs are not readable by other users"),
             code => {
                 assert_eq!(code, Some(0), "{}", about(&recording));
                 life.steps.check(&life.fixture, &recording);
@@ -614,7 +615,7 @@ fn a_static_program_is_named_and_runs() {
 #[test]
 fn a_program_of_another_user_is_said_to_be_untraceable() {
     if !is_root() || !has("setpriv") {
-        return skipped("only root can become another user");
+        return report_skipped("only root can become another user");
     }
     let life = Life::new("user", "lives/processes.c");
     let nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -623,7 +624,7 @@ fn a_program_of_another_user_is_said_to_be_untraceable() {
     let command = life.wrapped(&nobody, &["steps", "10", "7"]);
     let recording = life.fixture.record_steps(&life.steps, &[], &command);
     if life.steps.counts().emitted() == 0 {
-        return skipped("the built library is not readable by other users");
+        return report_skipped("the built library is not readable by other users");
     }
     assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
     assert_eq!(recording.summary.recorded, 0, "{}", about(&recording));
@@ -660,7 +661,7 @@ fn without_restartable_sequences_events_are_recorded() {
 #[test]
 fn a_program_in_valgrind_is_recorded() {
     if !has("valgrind") {
-        return skipped("valgrind is not installed");
+        return report_skipped("valgrind is not installed");
     }
     let life = Life::new("valgrind", "lives/processes.c");
     let wrapper = ["valgrind", "-q", "--error-exitcode=66"];
@@ -672,7 +673,7 @@ fn a_program_in_valgrind_is_recorded() {
 #[test]
 fn a_program_in_strace_is_recorded() {
     if !has("strace") {
-        return skipped("strace is not installed");
+        return report_skipped("strace is not installed");
     }
     let life = Life::new("strace", "lives/processes.c");
     let wrapper = ["strace", "-f", "-o", "strace-output"];
@@ -682,7 +683,7 @@ fn a_program_in_strace_is_recorded() {
 #[test]
 fn a_program_stepped_by_a_debugger_is_recorded() {
     if !has("gdb") {
-        return skipped("gdb is not installed");
+        return report_skipped("gdb is not installed");
     }
     let life = Life::new("gdb", "lives/processes.c");
     // From the fifth event on, 2000 instructions one by one: through several events, each of which

@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Fixture, Recording, Summary, build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{
+    Fixture, Recording, Summary, build_dir, has, is_root, report_skipped, source_dir,
+};
 
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
@@ -66,7 +68,7 @@ impl Users {
     /// impossible.
     fn new(name: &str, linked: bool) -> Option<Self> {
         if !is_root() || !has("setpriv") || !has("unshare") {
-            skipped("only root can become another user");
+            report_skipped("only root can become another user");
             return None;
         }
         let fixture = Fixture::new(name);
@@ -77,7 +79,7 @@ impl Users {
             cat.status().is_ok_and(|status| status.success())
         };
         if !reads(&library) || !reads(&fixture.path("")) {
-            skipped("the built library is not readable by other users");
+            report_skipped("the built library is not readable by other users");
             return None;
         }
         let steps = Steps::new(&fixture, "steps");
@@ -355,10 +357,10 @@ fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
     command.arg(&users.program).args(["secure", "50"]).env("STEPS", users.steps.path());
     let output = Running::start(&mut command).finish();
     if output.status.code() == Some(77) {
-        return skipped("mount namespaces cannot be made here");
+        return report_skipped("mount namespaces cannot be made here");
     }
     if output.status.code() == Some(96) && users.steps.counts().completed() == 50 {
-        return skipped("temporary folders are mounted nosuid");
+        return report_skipped("temporary folders are mounted nosuid");
     }
     assert!(output.status.success(), "{}", output.status);
     assert_eq!(users.steps.counts().completed(), 100);
@@ -385,7 +387,7 @@ fn a_server_whose_workers_give_up_root_is_recorded_by_both() {
 #[test]
 fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     if !has("cargo") {
-        return skipped("cargo is not installed");
+        return report_skipped("cargo is not installed");
     }
     let Some(users) = Users::new("callsites", true) else { return };
     let target = build_dir().parent().expect("target/release has a parent").to_owned();
@@ -429,7 +431,7 @@ fn processes_in(fixture: &Fixture, trace: &Path) -> BTreeSet<u32> {
 fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     const PATTERN: &str = "lttng_ust_libc:*";
     if !has("nginx") {
-        return skipped("nginx is not installed");
+        return report_skipped("nginx is not installed");
     }
     let Some(users) = Users::new("nginx", false) else { return };
     let fixture = &users.fixture;
@@ -517,7 +519,7 @@ int main(int argc, char **argv)
 #[test]
 fn a_process_at_its_data_limit_can_leave_root() {
     if !is_root() {
-        return skipped("only root can become another user");
+        return report_skipped("only root can become another user");
     }
     let fixture = Fixture::new("privileges-poor");
     let program = fixture.compile("poor", POOR, true, &["-pthread"]);
@@ -569,13 +571,13 @@ int main(void)
 #[test]
 fn a_process_at_its_lock_limit_can_leave_root() {
     if !is_root() {
-        return skipped("only root can become another user");
+        return report_skipped("only root can become another user");
     }
     let fixture = Fixture::new("privileges-locked");
     let program = fixture.compile("locked", LOCKED, true, &[]);
     let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
-        return skipped("memory cannot be locked here");
+        return report_skipped("memory cannot be locked here");
     }
     let status = recording.output.status;
     assert!(status.success(), "{status}: {}", recording.messages());

@@ -26,7 +26,7 @@ fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
             let _ = std::fs::remove_dir_all(fixture.path("trace"));
             let recording = fixture.record(options, &command);
             if recording.output.status.code() == Some(77) {
-                return trackway_tests::skipped("seccomp filters are not available");
+                return trackway_tests::report_skipped("seccomp filters are not available");
             }
             assert_eq!(recording.output.status.code(), Some(0), "{}", recording.messages());
             let summary = recording.summary;
@@ -73,7 +73,7 @@ fn strict_mode_costs_what_comes_after_and_nothing_else() {
     let program = fixture.compile("strict", text, true, &[]);
     let recording = fixture.record(&["--event", "strict:*"], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
-        return trackway_tests::skipped("seccomp is not available");
+        return trackway_tests::report_skipped("seccomp is not available");
     }
     assert_eq!(recording.output.status.code(), Some(7), "{}", recording.messages());
     assert_eq!((recording.summary.recorded, recording.summary.lost), (1000, 0));

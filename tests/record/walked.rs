@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use trackway_abi::window::granule;
-use trackway_tests::{Fixture, Recording, has, is_lockless, skipped};
+use trackway_tests::{Fixture, Recording, has, is_lockless, report_skipped};
 use trackway_window::{Allocator, READABLE_BYTES, Window};
 
 /// Events that the program emits.
@@ -55,7 +55,7 @@ fn little_of_the_window_is_readable_in_a_program() {
 #[test]
 fn memcheck_looks_for_leaks_and_ends() {
     if !has("valgrind") {
-        return skipped("valgrind is not installed");
+        return report_skipped("valgrind is not installed");
     }
     let fixture = Fixture::new("walked-memcheck");
     let program = fixture.compile_file("lives/walked.c", true, &[]);
@@ -93,7 +93,7 @@ fn a_core_dump_has_nothing_of_the_window() {
     assert!(!flags.is_empty(), "{window}: {maps}");
     assert!(flags.iter().all(|flags| flags.contains(" dd")), "{flags:?}");
     if !has("gcore") {
-        return skipped("gdb's gcore is not installed");
+        return report_skipped("gdb's gcore is not installed");
     }
     let pid = program.child.id().to_string();
     let core = fixture.path("core");
@@ -216,7 +216,7 @@ fn record_beyond(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
 fn a_program_maps_more_when_a_session_needs_it() {
     let fixture = Fixture::new("walked-beyond");
     let Some((recorded, lost, messages)) = record_beyond(&fixture, "wait") else {
-        return skipped("there is no room in /dev/shm");
+        return report_skipped("there is no room in /dev/shm");
     };
     assert_eq!((recorded, lost), (EVENTS, 0), "{messages}");
 }
@@ -225,7 +225,7 @@ fn a_program_maps_more_when_a_session_needs_it() {
 fn a_program_in_a_sandbox_is_not_made_to_map_more() {
     let fixture = Fixture::new("walked-sandbox");
     let Some((recorded, lost, messages)) = record_beyond(&fixture, "sandbox") else {
-        return skipped("there are no seccomp filters, or there is no room in /dev/shm");
+        return report_skipped("there are no seccomp filters, or there is no room in /dev/shm");
     };
     assert_eq!(recorded + lost, EVENTS, "{messages}");
     assert_eq!(recorded, 0, "{messages}");

@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 use trackway_tests::steps::{Running, send, wait_for};
-use trackway_tests::{is_root, skipped, source_dir};
+use trackway_tests::{is_root, report_skipped, source_dir};
 
 use crate::session_test::{SessionTest, result_of};
 
@@ -28,7 +28,7 @@ fn as_nobody(test: &SessionTest, command: &[&str]) -> Output {
 #[test]
 fn another_user_gets_to_nothing() {
     if !is_root() || !trackway_tests::has("setpriv") {
-        return skipped("not root: other users");
+        return report_skipped("not root: other users");
     }
     let test = SessionTest::new("session-others");
     test.ok("session create web -o trace");
@@ -153,7 +153,7 @@ fn the_recorder_keeps_nothing_of_its_caller_open() {
 #[test]
 fn clients_beyond_the_descriptor_limit_get_a_message() {
     if !trackway_tests::has("prlimit") {
-        return skipped("there is no prlimit(1)");
+        return report_skipped("there is no prlimit(1)");
     }
     let test = SessionTest::new("session-without-descriptors");
     test.ok("session create web --event nothing:* -o web");
@@ -189,7 +189,7 @@ fn clients_beyond_the_descriptor_limit_get_a_message() {
 #[test]
 fn root_asks_another_user_s_sessions() {
     if !is_root() || !trackway_tests::has("setpriv") {
-        return skipped("not root: other users");
+        return report_skipped("not root: other users");
     }
     let test = SessionTest::new("session-root-asks");
     for path in [test.fixture.path(""), test.fixture.window_dir().to_owned()] {
@@ -204,7 +204,7 @@ fn root_asks_another_user_s_sessions() {
     let (trace, own) = (test.fixture.path("trace"), test.fixture.path("own"));
     let (is_success, _, talk) = theirs(&format!("session create web -o {}", trace.display()));
     if !is_success && talk.contains("Permission denied") {
-        return skipped("what was built is not readable by other users");
+        return report_skipped("what was built is not readable by other users");
     }
     assert!(is_success, "{talk}");
     assert_eq!(test.list()[0]["name"], "web");
@@ -233,7 +233,7 @@ fn root_asks_another_user_s_sessions() {
 #[test]
 fn recordings_under_sudo_are_found_under_sudo() {
     if !is_root() {
-        return skipped("not root: sudo");
+        return report_skipped("not root: sudo");
     }
     let test = SessionTest::new("session-sudo");
     for path in [test.fixture.path(""), test.fixture.window_dir().to_owned()] {

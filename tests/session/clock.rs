@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use trackway_tests::steps::{Steps, send, wait_for};
-use trackway_tests::{LONGER_THAN_SHORT_LEASE, SHORT_LEASE, is_root, skipped};
+use trackway_tests::{LONGER_THAN_SHORT_LEASE, SHORT_LEASE, is_root, report_skipped};
 
 use crate::session_test::{
     Bursts, Counting, SessionTest, assert_all_there, assert_there, result_of,
@@ -138,7 +138,7 @@ fn ahead_of_time(test: &SessionTest, steps: &Steps, mode: &str, argument: u64) -
     let options: Vec<&str> = namespace.iter().copied().chain(of_time).collect();
     let probe = Command::new("unshare").args(&options).arg("true").output();
     if !probe.is_ok_and(|output| output.status.success()) {
-        skipped("time namespaces cannot be made here");
+        report_skipped("time namespaces cannot be made here");
         return None;
     }
     let program = test.program(steps, mode, argument);

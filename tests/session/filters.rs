@@ -245,7 +245,7 @@ fn without_memory_that_is_executed_filters_are_interpreted() {
     command.arg(&test.emitter).args(["steps", "50"]).env("STEPS", other.path());
     let output = command.output().expect("it runs");
     if output.status.code() == Some(77) {
-        return trackway_tests::skipped("seccomp filters are not available");
+        return trackway_tests::report_skipped("seccomp filters are not available");
     }
     assert!(output.status.success(), "{output:?}");
     assert!(says().contains("filters are interpreted in 1 process"), "{}", says());

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use trackway_tests::{Fixture, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 use crate::session_test::{Bursts, ONE, SessionTest, result_of};
 
@@ -104,7 +104,7 @@ const FILTERS: [&str; 5] = [
 #[test]
 fn filters_in_c_record_what_the_reader_takes_of_all() {
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     let fixture = Fixture::new("session-filters-in-c");
     let program = fixture.compile("shop", SHOP, true, &[]);
@@ -145,7 +145,7 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
 #[test]
 fn filters_in_c_are_shown_by_name_and_saved_whole() {
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     let test = SessionTest::new("session-filters-in-c-saved");
     let fixture = &test.fixture;
@@ -193,7 +193,7 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
 #[test]
 fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     let test = SessionTest::new("session-filters-in-c-change");
     let fixture = &test.fixture;
@@ -235,7 +235,7 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
 #[test]
 fn invalid_objects_are_refused_before_anything_begins() {
     if !has("clang") {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
     let test = SessionTest::new("session-filters-in-c-refused");
     let fixture = &test.fixture;

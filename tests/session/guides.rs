@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use trackway_tests::steps::{Running, wait_for};
-use trackway_tests::{build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{build_dir, has, is_root, report_skipped, source_dir};
 
 use crate::session_test::{SessionTest, result_of};
 
@@ -179,7 +179,7 @@ fn the_guide_of_crashes_does_what_it_says() {
     guide.run(0);
     let notices = guide.test.status("flight")["notices"].to_string();
     if notices.contains("no snapshot on crash") {
-        return skipped("this kernel does not say how processes end");
+        return report_skipped("this kernel does not say how processes end");
     }
     let program = guide.serve("flight");
     program.signal(libc::SIGSEGV);
@@ -248,7 +248,7 @@ fn the_guide_of_filters_does_what_it_says() {
 #[test]
 fn the_guide_of_containers_does_what_it_says() {
     if !is_root() {
-        return skipped("not root: namespaces");
+        return report_skipped("not root: namespaces");
     }
     let guide = Guide::new("containers.md");
     assert_eq!(guide.blocks.len(), 3);
@@ -281,7 +281,7 @@ fn the_guide_of_containers_does_what_it_says() {
 #[test]
 fn the_guide_of_several_users_does_what_it_says() {
     if !is_root() || !has("setpriv") {
-        return skipped("only root has sessions over several users");
+        return report_skipped("only root has sessions over several users");
     }
     let guide = Guide::new("users.md");
     assert_eq!(guide.blocks.len(), 2);
@@ -295,7 +295,7 @@ fn the_guide_of_several_users_does_what_it_says() {
         .status()
         .is_ok_and(|status| !status.success())
     {
-        return skipped("what was built is not readable by other users");
+        return report_skipped("what was built is not readable by other users");
     }
     // The user's window appears the first time; the second time it is recorded.
     guide.type_in(&format!("{user} myapp"));

@@ -1,6 +1,6 @@
 //! Programs in sandboxes that kill for system calls, with filters and contexts that would need one.
 
-use trackway_tests::skipped;
+use trackway_tests::report_skipped;
 use trackway_tests::steps::wait_for;
 
 use crate::session_test::{SessionTest, result_of};
@@ -21,7 +21,7 @@ fn a_sandboxed_program_is_not_killed_for_its_name() {
             has_ended || recorded() > 5
         });
         if program.try_wait().expect("a status").and_then(|status| status.code()) == Some(77) {
-            return skipped("seccomp filters are not available");
+            return report_skipped("seccomp filters are not available");
         }
         let filter = "$ctx.procname == \"sandboxed\"";
         let words = ["event", "on", "web", "sandboxed:*", "--filter", filter];

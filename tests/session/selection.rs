@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use trackway_tests::steps::{Running, Steps};
-use trackway_tests::{is_root, skipped};
+use trackway_tests::{is_root, report_skipped};
 
 use crate::session_test::{Bursts, ONE, SessionTest, assert_there};
 
@@ -74,7 +74,7 @@ fn processes_are_chosen_by_executable() {
 #[test]
 fn processes_are_chosen_by_namespace() {
     if !is_root() {
-        return skipped("not root: process-id namespaces");
+        return report_skipped("not root: process-id namespaces");
     }
     let test = SessionTest::new("session-namespace");
     let steps = Steps::new(&test.fixture, "steps-inside");

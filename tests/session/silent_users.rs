@@ -20,7 +20,8 @@ fn a_session_over_users_without_an_event_reports_why() {
         let pid = |process: &serde_json::Value| process["pid"].as_u64().expect("a process id");
         let reasons = array(&status["no-events-because"]).into_iter().map(|reason| {
             let pids: Vec<u64> = array(&reason["processes"]).iter().map(pid).collect();
-            let ours = pids.into_iter().filter(|pid| [ann, bob, eve].contains(pid)).collect();
+            let ours: Vec<u64> =
+                pids.into_iter().filter(|pid| [ann, bob, eve].contains(pid)).collect();
             (reason["reason"].as_str().expect("a word").to_owned(), ours)
         });
         // Programs of other tests run, too.

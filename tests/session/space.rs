@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use trackway_tests::steps::{Running, wait_for};
-use trackway_tests::{build_dir, is_root, skipped};
+use trackway_tests::{build_dir, is_root, report_skipped};
 
 use crate::session_test::{Bursts, Numbers, ONE, SessionTest, numbers_of, result_of};
 
@@ -21,7 +21,7 @@ impl MountedTest {
     /// where that is impossible.
     fn new(name: &str, folder: impl Fn(&SessionTest) -> PathBuf, options: &str) -> Option<Self> {
         if !is_root() {
-            skipped("not root: mounts");
+            report_skipped("not root: mounts");
             return None;
         }
         let test = SessionTest::new(name);
@@ -34,7 +34,7 @@ impl MountedTest {
         let mut holder = Running::start(&mut holder);
         wait_for("the mount", || ready.exists() || !holder.runs());
         if !holder.runs() {
-            skipped("a tmpfs cannot be mounted here");
+            report_skipped("a tmpfs cannot be mounted here");
             return None;
         }
         Some(Self { test, holder })

@@ -4,7 +4,7 @@
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use trackway_tests::{Fixture, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 use crate::session_test::result_of;
 
@@ -32,7 +32,7 @@ fn programs(fixture: &Fixture) -> Vec<PathBuf> {
     let text = text.expect("a source file");
     let is_there = |compiler: &&str| {
         has(compiler) || {
-            skipped(format!("{compiler} is not installed"));
+            report_skipped(format!("{compiler} is not installed"));
             false
         }
     };
@@ -91,7 +91,7 @@ fn handlers_may_unwind_where_filters_are_interpreted() {
     let launcher = fixture.compile("no-exec", &source.expect("a source file"), false, &[]);
     let runs = fixture.command(&launcher).arg("true").status().expect("it runs");
     if runs.code() == Some(77) {
-        return skipped("seccomp filters are not available");
+        return report_skipped("seccomp filters are not available");
     }
     for program in programs(&fixture).iter().take(1) {
         for way in &WAYS[2..] {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use trackway_tests::steps::{Steps, wait_for};
-use trackway_tests::{build_dir, has, is_root, skipped};
+use trackway_tests::{build_dir, has, is_root, report_skipped};
 
 use crate::session_test::{Bursts, Numbers, SessionTest, assert_there};
 
@@ -30,7 +30,7 @@ impl Users {
     /// impossible.
     pub(crate) fn new(name: &str) -> Option<Self> {
         if !is_root() || !has("setpriv") {
-            skipped("only root has sessions over several users");
+            report_skipped("only root has sessions over several users");
             return None;
         }
         let test = SessionTest::new(name);
@@ -41,7 +41,7 @@ impl Users {
         for path in [&build_dir().join("libtrackway.so"), &users.test.emitter] {
             let read = users.as_user(ANN, "test").arg("-r").arg(path).status();
             if !read.is_ok_and(|status| status.success()) {
-                skipped("what was built is not readable by other users");
+                report_skipped("what was built is not readable by other users");
                 return None;
             }
         }

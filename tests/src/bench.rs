@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::{Fixture, has, skipped};
+use crate::{Fixture, has, report_skipped};
 
 /// Runs a suite once, with these tracers or with all, in a command that the test changes as it
 /// needs. Returns its exit status, its messages, and its results.
@@ -39,7 +39,7 @@ pub fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Vec<Value>>
 /// Runs a suite once, in which nothing may fail; returns its results, or `None` without a compiler.
 pub fn report(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Value> {
     if !has("cc") {
-        skipped("no C compiler (cc) is installed");
+        report_skipped("no C compiler (cc) is installed");
         return None;
     }
     let (code, said, report) = quick(fixture, suite, tracers, |_| ());

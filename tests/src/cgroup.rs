@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::skipped;
+use crate::report_skipped;
 
 /// A control group of version 2 with another one, `below`, removed with this.
 #[derive(Debug)]
@@ -18,14 +18,14 @@ impl Group {
             (words.get(2) == Some(&"cgroup2")).then(|| PathBuf::from(words[1]))
         });
         let Some(mounted) = mounted else {
-            skipped("no cgroups of version 2 are mounted");
+            report_skipped("no cgroups of version 2 are mounted");
             return None;
         };
         let path = mounted.join(format!("trackway-test-{name}-{}", std::process::id()));
         match fs::create_dir_all(path.join("below")) {
             Ok(()) => Some(Self(path)),
             Err(error) => {
-                skipped(format!("no cgroup can be made: {error}"));
+                report_skipped(format!("no cgroup can be made: {error}"));
                 None
             }
         }

@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use compiled::Recipe;
-pub use trackway_testkit::{is_root, skipped, text};
+pub use trackway_testkit::{is_root, lossy_text, report_skipped};
 
 /// Returns the folder of the sources: this checkout, or the copy that `scripts/test` made for
 /// another user.
@@ -55,7 +55,7 @@ pub fn reserve() -> Option<String> {
 pub fn is_lockless(because: &str) -> bool {
     let is = reserve().is_some_and(|way| way == "lockless");
     if is {
-        skipped(format!("of a lockless buffer {because}"));
+        report_skipped(format!("of a lockless buffer {because}"));
     }
     is
 }
@@ -226,7 +226,7 @@ impl Fixture {
     /// it is not installed.
     pub fn babeltrace(&self, trace: &Path) -> Option<Output> {
         if !has("babeltrace2") {
-            skipped("babeltrace2 is not installed");
+            report_skipped("babeltrace2 is not installed");
             return None;
         }
         let output = self.command("babeltrace2").arg(trace).output().expect("babeltrace2 runs");
@@ -272,12 +272,12 @@ impl Drop for Fixture {
 /// Returns true if this machine can record kernel events; prints the reason if it cannot.
 pub fn has_kernel_events(fixture: &Fixture) -> bool {
     if !is_root() {
-        skipped("only root records the kernel's events");
+        report_skipped("only root records the kernel's events");
         return false;
     }
     let output = fixture.trackway(&["list", "--kernel", "sched_switch"]).output().expect("it runs");
     if !output.status.success() {
-        skipped("the kernel does not show its events here");
+        report_skipped("the kernel does not show its events here");
     }
     output.status.success()
 }

@@ -137,7 +137,7 @@ fn broken_links_and_anchors_are_found() {
 fn anchors_are_those_of_github() {
     let documents = made(&[(
         "a.md",
-        "# What's new: `record --event`, *C++*\n## Cost\n## Cost\n## A_b – c\n\
+        "# What's new: `record --on`, *C++*\n## Cost\n## Cost\n## A_b – c\n\
          [1](#whats-new-record---on-c) [2](#cost) [3](#cost-1) [4](#a_b--c) [5](http://a/#b)\n\
          `[6](nowhere)` [`7`](a.md#cost) [8](./a.md)",
     )]);

@@ -31,7 +31,7 @@ use check::Totals;
 use plan::{End, Mode, Plan, WriterPath};
 use round::{Outcome, Round};
 use shared::{Shared, Word};
-use trackway_tests::{Fixture, has, skipped};
+use trackway_tests::{Fixture, has, report_skipped};
 
 /// Rounds of the short form, chosen so that they include every mode, writer path and end.
 const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
@@ -121,7 +121,7 @@ impl Torture {
         let fixture = Fixture::new("torture");
         let program = shared::compile_workload(&fixture);
         if !has("babeltrace2") {
-            skipped("babeltrace2 is not installed: traces are read by our own reader only");
+            report_skipped("babeltrace2 is not installed: traces are read by our own reader only");
         }
         Self {
             fixture,

@@ -231,7 +231,7 @@ impl Reader<'_> {
         let end = packet.timestamp_end.unwrap_or(u64::MAX);
         let mut last = begin;
         loop {
-            let event = match decoder.event(window) {
+            let event = match decoder.begin_event(window) {
                 Ok(Some(event)) => event,
                 Ok(None) => return,
                 Err(error) => {

@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory as _, FromArgMatches as _, Parser};
 use trackway_bench_engine::results::SUITES;
 use trackway_bench_suites::CATALOGUE;
 use trackway_command_line::CommonArguments;
-use trackway_command_line::help::{with_help_as_option, with_short_pages};
+use trackway_command_line::help::{rewrite_help_command, with_short_pages};
 
 use crate::{compare, doctor};
 
@@ -121,7 +121,7 @@ impl Arguments {
     /// Parses these words; the command `help` is `--help` of the following command.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = with_short_pages(Self::command(), &[]);
-        let words = with_help_as_option(&command, words);
+        let words = rewrite_help_command(&command, words);
         let mut matches = command.try_get_matches_from(words)?;
         Self::from_arg_matches_mut(&mut matches)
     }
@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn suites_and_tracers_are_completed_and_hidden_commands_are_not() {
         let script = |shell| {
-            let script = trackway_command_line::completions::script(
+            let script = trackway_command_line::completions::generate_script(
                 with_tracer_names(),
                 "trackway-bench",
                 shell,

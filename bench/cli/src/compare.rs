@@ -56,12 +56,12 @@ enum FailOn {
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let before = read_report(&arguments.before)?;
     let after = read_report(&arguments.after)?;
-    let found = compare::compare(&before, &after, &arguments.tracers);
+    let found = compare::compare_reports(&before, &after, &arguments.tracers);
     if arguments.json {
         output.write_all(found.to_json()?.as_bytes())?;
     } else {
         compare::print_comparison(&found, arguments.all, output)?;
     }
     let fails = arguments.fail_on == Some(FailOn::Slower) && found.has_worse();
-    Ok(crate::status(fails))
+    Ok(crate::exit_code_for_failures(fails))
 }

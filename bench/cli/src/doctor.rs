@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use trackway_bench_engine::host::doctor::{disturbing, examine, print_doctor};
+use trackway_bench_engine::host::doctor::{count_disturbances, print_findings, run_all_checks};
 use trackway_bench_suites::CATALOGUE;
 
 /// Find disturbances of measurements, their effects and remedies
@@ -25,13 +25,13 @@ pub(crate) struct Arguments {
 ///
 /// Errors of `output`.
 pub(crate) fn run(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let found = examine(&CATALOGUE.requirements);
-    let disturbing = disturbing(&found);
+    let found = run_all_checks(&CATALOGUE.requirements);
+    let disturbing = count_disturbances(&found);
     if arguments.json {
         let json = serde_json::json!({ "disturbing": disturbing, "checks": found });
         writeln!(output, "{json}")?;
     } else {
-        print_doctor(&found, output)?;
+        print_findings(&found, output)?;
     }
-    Ok(crate::status(disturbing > 0))
+    Ok(crate::exit_code_for_failures(disturbing > 0))
 }

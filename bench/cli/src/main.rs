@@ -17,7 +17,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::CommandFactory as _;
 use trackway_command_line::{
-    FAILED, completions, is_broken_pipe, manual, print_error, print_page, print_usage_error,
+    EXIT_FAILED, completions, is_broken_pipe, manual, print_error, print_page, print_usage_error,
     typed_colour_choice,
 };
 use trackway_console::stdout;
@@ -25,7 +25,7 @@ use trackway_console::stdout;
 use arguments::{Arguments, Other};
 
 /// The beginning of messages about errors.
-const NAME: &str = "trackway:";
+const ERROR_PREFIX: &str = "trackway:";
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
             trackway_console::set_colour_choice(typed_colour_choice(words.into_iter()));
             return print_page(&error).unwrap_or_else(|| {
                 print_usage_error(&error);
-                ExitCode::from(FAILED)
+                ExitCode::from(EXIT_FAILED)
             });
         }
     };
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            print_error(NAME, &error);
-            ExitCode::from(FAILED)
+            print_error(ERROR_PREFIX, &error);
+            ExitCode::from(EXIT_FAILED)
         }
     }
 }
@@ -56,23 +56,29 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     match &arguments.other {
         Some(Other::Compare(arguments)) => compare::run(arguments, output),
         Some(Other::Doctor(arguments)) => doctor::run(arguments, output),
-        Some(Other::Page(page)) => suites::draw(page, output).map(|()| ExitCode::SUCCESS),
+        Some(Other::Page(page)) => suites::redraw_page(page, output).map(|()| ExitCode::SUCCESS),
         Some(Other::Completions(wanted)) => {
             let command = arguments::with_tracer_names();
-            output.write_all(&completions::script(command, "trackway-bench", wanted.shell))?;
+            output.write_all(&completions::generate_script(
+                command,
+                "trackway-bench",
+                wanted.shell,
+            ))?;
             Ok(ExitCode::SUCCESS)
         }
         Some(Other::Man(man)) => {
-            manual::write(Arguments::command(), &man.output, &[]).with_context(|| {
+            manual::write_pages(Arguments::command(), &man.output, &[]).with_context(|| {
                 format!("cannot write manual pages to {}", man.output.display())
             })?;
             Ok(ExitCode::SUCCESS)
         }
-        None if arguments.list => suites::list(arguments, output).map(|()| ExitCode::SUCCESS),
-        None => suites::measure(arguments, output),
+        None if arguments.list => {
+            suites::list_suites(arguments, output).map(|()| ExitCode::SUCCESS)
+        }
+        None => suites::measure_suites(arguments, output),
     }
 }
 
-fn status(has_failures: bool) -> ExitCode {
+fn exit_code_for_failures(has_failures: bool) -> ExitCode {
     if has_failures { ExitCode::from(1) } else { ExitCode::SUCCESS }
 }

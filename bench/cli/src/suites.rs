@@ -16,10 +16,10 @@ use trackway_bench_suites::CATALOGUE;
 use trackway_console::message;
 
 use crate::arguments::{Arguments, Page};
-use crate::status;
+use crate::exit_code_for_failures;
 
 /// Exit status of a program that Ctrl-C ended, as shells have it: 128 + SIGINT.
-const INTERRUPTED: u8 = 130;
+const INTERRUPTED_STATUS: u8 = 130;
 
 impl Arguments {
     fn settings(&self) -> Settings {
@@ -45,10 +45,10 @@ impl Arguments {
 /// # Errors
 ///
 /// If the file is not a report, or the page cannot be written.
-pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn redraw_page(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
     let report = read_report(&page.results)?;
     let parent = page.results.parent().unwrap_or(Path::new("")).to_owned();
-    let folder = folder(Some(&page.out.clone().unwrap_or(parent)))?;
+    let folder = create_results_folder(Some(&page.out.clone().unwrap_or(parent)))?;
     let written = write_page(&report, &folder);
     written.with_context(|| format!("cannot write in {}", folder.display()))?;
     writeln!(output, "{}", folder.join("report.html").display())?;
@@ -60,26 +60,26 @@ pub(crate) fn draw(page: &Page, output: &mut dyn Write) -> anyhow::Result<()> {
 /// # Errors
 ///
 /// Errors of `output`.
-pub(crate) fn list(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
+pub(crate) fn list_suites(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<()> {
     for suite in arguments.chosen() {
-        let time = time(suite.seconds);
+        let time = format_planned_time(suite.seconds);
         let when = if suite.is_only_by_name { "; only if it is named" } else { "" };
         let (name, title, repeats) = (suite.name, suite.title, suite.repeats);
         writeln!(output, "{name:<12}  {time:>6}  {title} ({repeats}{when})")?;
     }
-    let all: f64 = measured(arguments).map(|suite| suite.seconds).sum();
-    writeln!(output, "{:<12}  {:>6}", "in all", time(all))?;
+    let all: f64 = suites_to_measure(arguments).map(|suite| suite.seconds).sum();
+    writeln!(output, "{:<12}  {:>6}", "in all", format_planned_time(all))?;
     Ok(())
 }
 
 /// Returns the suites that a run measures.
-fn measured(arguments: &Arguments) -> impl Iterator<Item = SuiteInfo> {
+fn suites_to_measure(arguments: &Arguments) -> impl Iterator<Item = SuiteInfo> {
     let are_all = arguments.suites.is_empty();
     arguments.chosen().into_iter().filter(move |suite| !(are_all && suite.is_only_by_name))
 }
 
 /// Formats a duration for planning.
-fn time(seconds: f64) -> String {
+fn format_planned_time(seconds: f64) -> String {
     if seconds < 90.0 { format!("{seconds:.0} s") } else { format!("{:.0} min", seconds / 60.0) }
 }
 
@@ -89,7 +89,10 @@ fn time(seconds: f64) -> String {
 /// # Errors
 ///
 /// If nothing can be measured, or the results cannot be written.
-pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+pub(crate) fn measure_suites(
+    arguments: &Arguments,
+    output: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     let options = RunOptions {
         suites: arguments.suites.clone(),
         settings: arguments.settings(),
@@ -97,10 +100,10 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
     };
     // Reported before minutes of measuring: misspelt names, and a folder that cannot be written.
     CATALOGUE.check(&options)?;
-    let folder = folder(arguments.out.as_deref())?;
-    let seconds: f64 = measured(arguments).map(|suite| suite.seconds).sum();
+    let folder = create_results_folder(arguments.out.as_deref())?;
+    let seconds: f64 = suites_to_measure(arguments).map(|suite| suite.seconds).sum();
     let how = if arguments.rounds.is_some() { "at most about" } else { "about" };
-    message!("{how} {}, with results in {}", time(seconds), folder.display());
+    message!("{how} {}, with results in {}", format_planned_time(seconds), folder.display());
     let report = CATALOGUE.run(&options, &mut |so_far: &Report| {
         // These files are left if the process is killed. A full disk may have room again at the
         // end.
@@ -113,15 +116,15 @@ pub(crate) fn measure(arguments: &Arguments, output: &mut dyn Write) -> anyhow::
     writeln!(output, "\n{}", folder.join("report.html").display())?;
     if report.is_partial {
         message!("trackway: interrupted: what was measured until then is kept");
-        return Ok(ExitCode::from(INTERRUPTED));
+        return Ok(ExitCode::from(INTERRUPTED_STATUS));
     }
-    Ok(status(report.has_failures()))
+    Ok(exit_code_for_failures(report.has_failures()))
 }
 
 /// Returns the folder for results, and makes it if it is missing. Files of an earlier run stay
 /// until there are new results.
-fn folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
-    let folder = wanted.map_or_else(default_folder, Path::to_owned);
+fn create_results_folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
+    let folder = wanted.map_or_else(default_results_folder, Path::to_owned);
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     let trial = folder.join(".results.json.new");
@@ -131,9 +134,9 @@ fn folder(wanted: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-fn default_folder() -> PathBuf {
+fn default_results_folder() -> PathBuf {
     let seconds = seconds_now();
-    let when = local_time::stamp(seconds).unwrap_or_else(|| seconds.to_string());
+    let when = local_time::format_timestamp(seconds).unwrap_or_else(|| seconds.to_string());
     format!("trackway-bench-{when}").into()
 }
 
@@ -150,18 +153,21 @@ mod tests {
     #[test]
     fn folders_are_made_and_what_cannot_be_written_is_refused() {
         let root = std::env::temp_dir().join(format!("trackway-bench-out-{}", std::process::id()));
-        let made = folder(Some(&root.join("a/b"))).expect("a folder");
+        let made = create_results_folder(Some(&root.join("a/b"))).expect("a folder");
         assert!(made.is_dir() && std::fs::read_dir(&made).expect("it").next().is_none());
         std::fs::write(root.join("file"), "").expect("a file");
-        let error = folder(Some(&root.join("file"))).unwrap_err().to_string();
+        let error = create_results_folder(Some(&root.join("file"))).unwrap_err().to_string();
         assert!(error.starts_with("cannot make "), "{error}");
         std::fs::remove_dir_all(&root).expect("ours");
-        let name = default_folder().display().to_string();
+        let name = default_results_folder().display().to_string();
         assert!(name.starts_with("trackway-bench-2"), "{name}");
     }
 
     #[test]
     fn times_are_in_words() {
-        assert_eq!((time(15.0), time(600.0)), ("15 s".to_owned(), "10 min".to_owned()));
+        assert_eq!(
+            (format_planned_time(15.0), format_planned_time(600.0)),
+            ("15 s".to_owned(), "10 min".to_owned())
+        );
     }
 }

@@ -89,7 +89,7 @@ impl Case {
         Self { threads: 1, payload: Payload::Number, context: Context::None };
 
     /// Returns the table's columns, for a number of CPUs.
-    pub fn columns(cpus: usize) -> Vec<Self> {
+    pub fn table_columns(cpus: usize) -> Vec<Self> {
         let mut cases = Vec::new();
         for threads in [1, 2] {
             for payload in [Payload::Number, Payload::Record] {
@@ -131,7 +131,7 @@ impl Case {
 
 /// The state of a buffer while a program writes to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum BufferState {
     /// A flight recorder whose ring is full: each event overwrites an old one, and nothing reads.
     Overwrite,
     /// A buffer that is drained to disk meanwhile, with a rate of events that the drain can
@@ -142,7 +142,7 @@ pub enum Mode {
     Producer,
 }
 
-impl Mode {
+impl BufferState {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Overwrite, Self::Steady, Self::Producer];
 
@@ -158,7 +158,7 @@ impl Mode {
 
 /// Number of batches in a run of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Plan {
+pub struct BatchPlan {
     /// Batches that are not counted: until the ring has come round, and the caches are warm.
     pub warm_up: u32,
     /// Batches that count.
@@ -171,10 +171,10 @@ mod tests {
 
     #[test]
     fn columns_follow_the_cpus() {
-        assert_eq!(Case::columns(2).len(), 8);
-        assert_eq!(Case::columns(1).len(), 4);
-        assert_eq!(Case::columns(2)[0], Case::SIMPLEST);
-        assert!(Case::columns(1).iter().all(|case| case.threads == 1));
+        assert_eq!(Case::table_columns(2).len(), 8);
+        assert_eq!(Case::table_columns(1).len(), 4);
+        assert_eq!(Case::table_columns(2)[0], Case::SIMPLEST);
+        assert!(Case::table_columns(1).iter().all(|case| case.threads == 1));
     }
 
     #[test]

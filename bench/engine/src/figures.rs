@@ -4,7 +4,7 @@ use crate::results::Unit;
 use crate::stats::Ratio;
 
 /// Formats a figure with its unit.
-pub fn figure(unit: Unit, figure: f64) -> String {
+pub fn format_figure(unit: Unit, figure: f64) -> String {
     if unit == Unit::EventsPerSecond {
         return format!("{:.2} M", figure / 1e6);
     }
@@ -16,7 +16,7 @@ pub fn figure(unit: Unit, figure: f64) -> String {
 }
 
 /// Formats a ratio: to two decimals, or two digits if it is less.
-pub fn times(times: f64) -> String {
+pub fn format_ratio(times: f64) -> String {
     match times.abs() {
         0.0..0.001 => format!("{times:.5}"),
         0.001..0.01 => format!("{times:.4}"),
@@ -28,12 +28,12 @@ pub fn times(times: f64) -> String {
 }
 
 /// Formats a ratio with its interval: `×6.00 (5.95–6.10)`.
-pub fn times_between(ratio: &Ratio) -> String {
-    with_interval(ratio, times)
+pub fn format_ratio_with_interval(ratio: &Ratio) -> String {
+    format_interval_using(ratio, format_ratio)
 }
 
 /// Formats a ratio with its interval, both by `times`.
-pub fn with_interval(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
+pub fn format_interval_using(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
     let median = times(ratio.median);
     match ratio.interval {
         Some((low, high)) => format!("×{median} ({}–{})", times(low), times(high)),
@@ -42,11 +42,11 @@ pub fn with_interval(ratio: &Ratio, times: impl Fn(f64) -> String) -> String {
 }
 
 /// Formats a number without a unit.
-pub fn number(number: f64) -> String {
+pub fn format_number(number: f64) -> String {
     match number.abs() {
         1e9.. => format!("{:.2} G", number / 1e9),
         1e6.. => format!("{:.2} M", number / 1e6),
         _ if number.fract() == 0.0 => format!("{number:.0}"),
-        _ => figure(Unit::Ns, number),
+        _ => format_figure(Unit::Ns, number),
     }
 }

@@ -3,7 +3,7 @@
 //! Main invariant: the verdict is "nil" only if the whole interval is near 1. An interval that
 //! merely contains 1 shows no difference, and does not show that there is none.
 
-use crate::figures::with_interval;
+use crate::figures::format_interval_using;
 use crate::results::{Report, Row, SuiteRows};
 use crate::stats::Ratio;
 
@@ -14,7 +14,7 @@ pub const NIL_PERCENT: f64 = 3.0;
 
 /// The verdict on a control.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Control {
+pub enum ControlVerdict {
     /// There is no interval.
     TooFewRounds,
     /// The whole interval is near 1.
@@ -27,7 +27,7 @@ pub enum Control {
     DiffersMuch(f64),
 }
 
-impl Control {
+impl ControlVerdict {
     /// Judges the ratio of a control to the row that it repeats.
     pub fn of(ratio: &Ratio) -> Self {
         let Some((low, high)) = ratio.interval else { return Self::TooFewRounds };
@@ -57,23 +57,24 @@ impl Control {
 }
 
 /// Returns the verdict on a control as a line of a report; `None` if the row has no ratio.
-pub fn line(row: &Row) -> Option<String> {
+pub fn format_control_verdict(row: &Row) -> Option<String> {
     let times = row.times?;
-    let (tracer, ratio) = (&row.tracer, with_interval(&times, |one| format!("{one:.3}")));
-    Some(format!("the same twice ({tracer}): {ratio}, {}", Control::of(&times).words()))
+    let (tracer, ratio) = (&row.tracer, format_interval_using(&times, |one| format!("{one:.3}")));
+    Some(format!("the same twice ({tracer}): {ratio}, {}", ControlVerdict::of(&times).words()))
 }
 
 /// Returns true if a row is a control that differs by more than counts as the same.
-pub fn differs(row: &Row) -> bool {
-    let is_much = |times: &Ratio| matches!(Control::of(times), Control::DiffersMuch(_));
+pub fn is_differing_control(row: &Row) -> bool {
+    let is_much =
+        |times: &Ratio| matches!(ControlVerdict::of(times), ControlVerdict::DiffersMuch(_));
     row.is_control && row.times.as_ref().is_some_and(is_much)
 }
 
 /// Returns a line for each control of a report that differs by more, with its suite's name.
-pub fn differing(report: &Report) -> Vec<String> {
+pub fn format_differing_controls(report: &Report) -> Vec<String> {
     let of_suite = |(name, suite): (&str, &SuiteRows)| -> Vec<String> {
-        let rows = suite.rows.iter().filter(|row| differs(row));
-        rows.filter_map(line).map(|line| format!("{name}: {line}")).collect()
+        let rows = suite.rows.iter().filter(|row| is_differing_control(row));
+        rows.filter_map(format_control_verdict).map(|line| format!("{name}: {line}")).collect()
     };
     report.ordered().flat_map(of_suite).collect()
 }
@@ -81,12 +82,12 @@ pub fn differing(report: &Report) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::fixtures::{report, row};
+    use crate::results::fixtures::{measured_row, report_of_suite};
 
-    fn control(interval: Option<(f64, f64)>) -> Row {
+    fn control_row(interval: Option<(f64, f64)>) -> Row {
         let times = interval.map_or(1.0, |(low, high)| f64::midpoint(low, high));
         let times = Some(Ratio { median: times, interval });
-        Row { times, is_control: true, ..row("trackway again", "u32", 1.0) }
+        Row { times, is_control: true, ..measured_row("trackway again", "u32", 1.0) }
     }
 
     #[test]
@@ -108,23 +109,26 @@ mod tests {
                 "×0.800 (0.700–0.900), differs: differences below 30 % say nothing here",
             ),
         ] {
-            let line = line(&control(interval)).expect("a ratio");
+            let line = format_control_verdict(&control_row(interval)).expect("a ratio");
             assert_eq!(line, format!("the same twice (trackway again): {expected}"));
         }
-        assert_eq!(line(&Row { times: None, ..control(None) }), None);
+        assert_eq!(format_control_verdict(&Row { times: None, ..control_row(None) }), None);
     }
 
     #[test]
     fn what_differs_by_little_or_perhaps_is_not_held_against_others() {
-        let differs = |interval| differs(&control(interval));
+        let differs = |interval| is_differing_control(&control_row(interval));
         for interval in [None, Some((0.6, 1.6)), Some((1.005, 1.02)), Some((1.02, 1.5))] {
             assert!(!differs(interval), "{interval:?}");
         }
         assert!(differs(Some((1.04, 1.5))) && differs(Some((0.5, 0.96))));
-        let much = report("size", [control(Some((1.04, 1.5))), control(Some((0.6, 1.6)))]);
-        let [found] = &differing(&much)[..] else { panic!("one of two") };
+        let much = report_of_suite(
+            "size",
+            [control_row(Some((1.04, 1.5))), control_row(Some((0.6, 1.6)))],
+        );
+        let [found] = &format_differing_controls(&much)[..] else { panic!("one of two") };
         assert!(found.starts_with("size: the same twice (trackway again): ×1.270 (1.040"));
-        let no_control = Row { is_control: false, ..control(Some((1.1, 1.2))) };
-        assert!(!super::differs(&no_control));
+        let no_control = Row { is_control: false, ..control_row(Some((1.1, 1.2))) };
+        assert!(!super::is_differing_control(&no_control));
     }
 }

@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::time::Instant;
 
-use trackway_console::{has_progress, show_progress};
+use trackway_console::{can_show_progress, show_progress};
 
 /// Characters of a terminal's line, if the terminal does not report them.
-const COLUMNS: usize = 80;
+const DEFAULT_COLUMNS: usize = 80;
 
 /// The line.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct Progress {
 impl Progress {
     /// Makes a line that is shown if standard error is a terminal.
     pub fn new() -> Self {
-        Self { is_shown: has_progress(), left: Cell::new(None) }
+        Self { is_shown: can_show_progress(), left: Cell::new(None) }
     }
 
     /// Sets the estimated time of the remaining work.
@@ -33,9 +33,9 @@ impl Progress {
             return;
         }
         let left = self.left.get().map_or_else(String::new, |(since, seconds)| {
-            left(seconds - since.elapsed().as_secs_f64())
+            format_time_left(seconds - since.elapsed().as_secs_f64())
         });
-        let line = shortened(what, &left, columns());
+        let line = fit_to_width(what, &left, terminal_columns());
         show_progress(format_args!("{line}"));
     }
 }
@@ -54,7 +54,7 @@ impl Drop for Progress {
 }
 
 /// Returns the remaining time in words.
-fn left(seconds: f64) -> String {
+fn format_time_left(seconds: f64) -> String {
     match seconds {
         90.0.. => format!("about {:.0} min left", seconds / 60.0),
         10.0.. => format!("about {seconds:.0} s left"),
@@ -64,7 +64,7 @@ fn left(seconds: f64) -> String {
 
 /// Returns both in one line, shortened to the terminal's width: a longer line would not be
 /// overwritten as a whole.
-fn shortened(what: &str, left: &str, columns: usize) -> String {
+fn fit_to_width(what: &str, left: &str, columns: usize) -> String {
     if left.is_empty() {
         return what.chars().take(columns.saturating_sub(1)).collect();
     }
@@ -74,14 +74,14 @@ fn shortened(what: &str, left: &str, columns: usize) -> String {
 }
 
 /// Characters of the terminal's line.
-fn columns() -> usize {
+fn terminal_columns() -> usize {
     // SAFETY: all-zero bytes are a valid size.
     let mut size = unsafe { std::mem::zeroed::<libc::winsize>() };
     // SAFETY: `size` is the structure that this request writes.
     let result = unsafe { libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) };
     match usize::from(size.ws_col) {
         columns if result == 0 && columns > 0 => columns,
-        _ => COLUMNS,
+        _ => DEFAULT_COLUMNS,
     }
 }
 
@@ -91,11 +91,17 @@ mod tests {
 
     #[test]
     fn the_time_left_is_on_the_line_however_short_that_is() {
-        assert_eq!(left(1234.0), "about 21 min left");
-        assert_eq!((left(42.3), left(-7.0)), ("about 42 s left".into(), "soon done".into()));
-        let line = shortened("a very long line about what is done", "soon done", 24);
+        assert_eq!(format_time_left(1234.0), "about 21 min left");
+        assert_eq!(
+            (format_time_left(42.3), format_time_left(-7.0)),
+            ("about 42 s left".into(), "soon done".into())
+        );
+        let line = fit_to_width("a very long line about what is done", "soon done", 24);
         assert_eq!(line, "a very lon  (soon done)");
-        assert_eq!(shortened("what", "soon done", 80), "what  (soon done)");
-        assert_eq!((shortened("what", "", 3), shortened("", "", 0)), ("wh".into(), String::new()));
+        assert_eq!(fit_to_width("what", "soon done", 80), "what  (soon done)");
+        assert_eq!(
+            (fit_to_width("what", "", 3), fit_to_width("", "", 0)),
+            ("wh".into(), String::new())
+        );
     }
 }

@@ -9,35 +9,35 @@ use crate::stats::Ratio;
 
 /// A figure for each round; `None` where there is none.
 #[derive(Debug, Clone, PartialEq)]
-pub struct ByRound {
+pub struct FiguresByRound {
     rounds: Vec<Option<f64>>,
     /// True if a round is missing because of its figures, and not because it was not measured: then
     /// the remaining rounds are a selection, which decides nothing.
     is_chosen: bool,
     /// The tracer among the measured ones that lost the largest part of its events, if losses
     /// count.
-    lost: Option<Lost>,
+    lost: Option<TracerLoss>,
 }
 
 /// Part of its events that a tracer may lose until its figure is another one's.
-const LOST_MOST: f64 = 0.001;
+const LOST_PART_MAX: f64 = 0.001;
 
 /// A tracer that lost more, and which part of its events.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lost {
+pub struct TracerLoss {
     tracer: String,
     part: f64,
 }
 
-impl Lost {
+impl TracerLoss {
     /// Returns the losses of a row; events that a flight recorder overwrote are not lost.
     fn of(row: &Row) -> Option<Self> {
         let part = row.lost? as f64 / row.emitted.filter(|&emitted| emitted > 0)? as f64;
-        (part > LOST_MOST).then(|| Self { tracer: row.tracer.clone(), part })
+        (part > LOST_PART_MAX).then(|| Self { tracer: row.tracer.clone(), part })
     }
 
     /// Returns the larger loss.
-    fn more(one: Option<Self>, other: Option<Self>) -> Option<Self> {
+    fn larger_of(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         one.into_iter().chain(other).max_by(|one, other| one.part.total_cmp(&other.part))
     }
 
@@ -46,7 +46,7 @@ impl Lost {
     }
 }
 
-impl ByRound {
+impl FiguresByRound {
     const fn new(rounds: Vec<Option<f64>>) -> Self {
         Self { rounds, is_chosen: false, lost: None }
     }
@@ -56,7 +56,7 @@ impl ByRound {
         let Some(row) = row.filter(|row| row.spread.is_some()) else {
             return Self::new(Vec::new());
         };
-        Self { lost: Lost::of(row), ..Self::new(row.samples.clone()) }
+        Self { lost: TracerLoss::of(row), ..Self::new(row.samples.clone()) }
     }
 
     /// Takes one of the extra figures of a row. Losses are left to the caller: the only such figure
@@ -89,7 +89,7 @@ impl ByRound {
     fn with(&self, other: &Self, of: impl Fn(f64, f64) -> Option<f64>) -> Self {
         let pairs = self.rounds.iter().zip(&other.rounds);
         let rounds = pairs.map(|(one, other)| of((*one)?, (*other)?)).collect();
-        let lost = Lost::more(self.lost.clone(), other.lost.clone());
+        let lost = TracerLoss::larger_of(self.lost.clone(), other.lost.clone());
         Self { rounds, is_chosen: self.is_chosen || other.is_chosen, lost }
     }
 
@@ -115,15 +115,15 @@ pub struct Estimate {
     /// Number of rounds behind the estimate.
     pub rounds: usize,
     /// The tracer among the compared ones that lost the largest part of its events.
-    lost: Option<Lost>,
+    lost: Option<TracerLoss>,
 }
 
 impl Estimate {
     /// Returns the ratio of a row to its baseline.
-    pub fn times(suite: &SuiteRows, row: Option<&Row>) -> Option<Self> {
+    pub fn ratio_to_baseline(suite: &SuiteRows, row: Option<&Row>) -> Option<Self> {
         let row = row.filter(|row| row.spread.is_some())?;
         let other = row.baseline.and_then(|other| suite.rows.get(other));
-        let lost = Lost::more(Lost::of(row), other.and_then(Lost::of));
+        let lost = TracerLoss::larger_of(TracerLoss::of(row), other.and_then(TracerLoss::of));
         Some(Self { ratio: row.times?, rounds: row.samples.iter().flatten().count(), lost })
     }
 
@@ -159,7 +159,7 @@ impl Estimate {
 
 /// The format of a bar's figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Form {
+pub struct FigureFormat {
     /// Digits after the point.
     digits: usize,
     /// True if the figure is a difference, and so has a sign.
@@ -168,7 +168,7 @@ pub struct Form {
     unit: &'static str,
 }
 
-impl Form {
+impl FigureFormat {
     /// A part of something.
     pub const PART: Self = Self::of(2, "of it");
     /// A ratio.
@@ -202,22 +202,22 @@ impl Form {
 }
 
 /// Makes a bar that figures up to `bound` hold.
-pub fn most(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
-    bar(what, estimate, form, |estimate| estimate.is_at_most(bound))
+pub fn bar_at_most(what: &str, estimate: Option<Estimate>, bound: f64, form: FigureFormat) -> Bar {
+    build_bar(what, estimate, form, |estimate| estimate.is_at_most(bound))
 }
 
 /// Makes a bar that figures from `bound` on hold.
-pub fn least(what: &str, estimate: Option<Estimate>, bound: f64, form: Form) -> Bar {
-    bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
+pub fn bar_at_least(what: &str, estimate: Option<Estimate>, bound: f64, form: FigureFormat) -> Bar {
+    build_bar(what, estimate, form, |estimate| estimate.is_at_least(bound))
 }
 
 /// Makes a bar that all of several figures must hold; the worst of them is reported. If one was not
 /// measured, the bar has no verdict.
-pub fn most_of_all(
+pub fn bar_all_at_most(
     what: &str,
     all: impl IntoIterator<Item = Option<Estimate>>,
     bound: f64,
-    form: Form,
+    form: FigureFormat,
 ) -> Bar {
     let all: Option<Vec<Estimate>> = all.into_iter().collect();
     let all = all.unwrap_or_default();
@@ -225,20 +225,21 @@ pub fn most_of_all(
     let is_any = |verdict| all.iter().any(|estimate| estimate.is_at_most(bound) == verdict);
     let verdicts = [Verdict::Misses, Verdict::Undecided, Verdict::Holds];
     let verdict = verdicts.into_iter().find(|verdict| is_any(*verdict));
-    let lost = all.iter().fold(None, |lost, estimate| Lost::more(lost, estimate.lost.clone()));
+    let lost =
+        all.iter().fold(None, |lost, estimate| TracerLoss::larger_of(lost, estimate.lost.clone()));
     let worst = worst.map(|worst| Estimate { lost, ..worst.clone() });
-    bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
+    build_bar(what, worst, form, |_| verdict.unwrap_or(Verdict::Unknown))
 }
 
 /// Makes a bar of a figure without a bound.
-pub fn floor(what: &str, estimate: Option<Estimate>, form: Form) -> Bar {
-    bar(what, estimate, form, |_| Verdict::Unknown)
+pub fn bar_without_bound(what: &str, estimate: Option<Estimate>, form: FigureFormat) -> Bar {
+    build_bar(what, estimate, form, |_| Verdict::Unknown)
 }
 
-fn bar(
+fn build_bar(
     what: &str,
     estimate: Option<Estimate>,
-    form: Form,
+    form: FigureFormat,
     verdict: impl Fn(&Estimate) -> Verdict,
 ) -> Bar {
     let Some(estimate) = estimate else { return Bar::not_measured(what) };
@@ -250,13 +251,18 @@ fn bar(
         ..Bar::not_measured(what)
     };
     if let Some(lost) = estimate.lost {
-        bar.is_not_decided(lost.words());
+        bar.withdraw_verdict(lost.words());
     }
     bar
 }
 
 /// Makes a bar that a counted figure up to `bound` holds: it needs no interval.
-pub fn at_most(what: &str, counted: Option<f64>, bound: f64, words: impl Fn(f64) -> String) -> Bar {
+pub fn counted_bar_at_most(
+    what: &str,
+    counted: Option<f64>,
+    bound: f64,
+    words: impl Fn(f64) -> String,
+) -> Bar {
     let Some(counted) = counted else { return Bar::not_measured(what) };
     let verdict = if counted <= bound { Verdict::Holds } else { Verdict::Misses };
     Bar { measured: words(counted), verdict, ..Bar::not_measured(what) }
@@ -265,53 +271,64 @@ pub fn at_most(what: &str, counted: Option<f64>, bound: f64, words: impl Fn(f64)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::fixtures::{row, steady, suite};
+    use crate::results::fixtures::{measured_row, steady_row, suite_of_rows};
 
-    fn rounds(figures: &[f64]) -> ByRound {
-        ByRound::new(figures.iter().copied().map(Some).collect())
+    fn figures_by_round(figures: &[f64]) -> FiguresByRound {
+        FiguresByRound::new(figures.iter().copied().map(Some).collect())
     }
 
     #[test]
     fn figures_of_the_same_round_are_put_together() {
-        let mut ours = rounds(&[20.0, 40.0, 60.0]);
-        let theirs = rounds(&[100.0, 200.0, 300.0, 7.0]);
-        assert_eq!(theirs.over(&ours), rounds(&[5.0; 3]));
-        assert_eq!(theirs.less(&ours), rounds(&[80.0, 160.0, 240.0]));
+        let mut ours = figures_by_round(&[20.0, 40.0, 60.0]);
+        let theirs = figures_by_round(&[100.0, 200.0, 300.0, 7.0]);
+        assert_eq!(theirs.over(&ours), figures_by_round(&[5.0; 3]));
+        assert_eq!(theirs.less(&ours), figures_by_round(&[80.0, 160.0, 240.0]));
         ours.rounds[1] = None;
         assert_eq!(theirs.over(&ours).estimate().map(|estimate| estimate.rounds), Some(2));
-        let some = ours.over(&rounds(&[0.0, -1.0, 2.0]));
+        let some = ours.over(&figures_by_round(&[0.0, -1.0, 2.0]));
         assert_eq!((some.rounds, some.is_chosen), (vec![None, None, Some(30.0)], true));
-        let failed = Row { spread: None, ..row("trackway", "u32", 21.0) };
-        assert_eq!(ByRound::of(Some(&failed)).estimate(), None);
+        let failed = Row { spread: None, ..measured_row("trackway", "u32", 21.0) };
+        assert_eq!(FiguresByRound::of(Some(&failed)).estimate(), None);
     }
 
     #[test]
     fn bars_are_decided_by_intervals_that_lie_on_one_side() {
         // Six rounds: the interval is from the least to the greatest.
-        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
-        let verdict = |estimate| most("at most 8", estimate, 8.0, Form::signed(1, "ns")).verdict;
+        let six =
+            |low: f64, high: f64| figures_by_round(&[low, high, low, high, low, high]).estimate();
+        let verdict = |estimate| {
+            bar_at_most("at most 8", estimate, 8.0, FigureFormat::signed(1, "ns")).verdict
+        };
         assert_eq!(verdict(six(5.0, 8.0)), Verdict::Holds);
         assert_eq!(verdict(six(8.5, 9.0)), Verdict::Misses);
         assert_eq!(verdict(six(7.0, 9.0)), Verdict::Undecided);
-        let verdict = |estimate| least("at least 4", estimate, 4.0, Form::TIMES).verdict;
+        let verdict =
+            |estimate| bar_at_least("at least 4", estimate, 4.0, FigureFormat::TIMES).verdict;
         assert_eq!(verdict(six(4.0, 6.0)), Verdict::Holds);
         assert_eq!(verdict(six(3.0, 3.5)), Verdict::Misses);
         assert_eq!(verdict(six(3.0, 6.0)), Verdict::Undecided);
         // However far from the bound: one round, or five, decide nothing.
         for count in [1, 5] {
-            let few = rounds(&vec![1.0; count]).estimate();
-            assert_eq!(most("at most 8", few, 8.0, Form::TIMES).verdict, Verdict::Undecided);
+            let few = figures_by_round(&vec![1.0; count]).estimate();
+            assert_eq!(
+                bar_at_most("at most 8", few, 8.0, FigureFormat::TIMES).verdict,
+                Verdict::Undecided
+            );
         }
         assert_eq!(verdict(None), Verdict::Unknown);
     }
 
     #[test]
     fn rounds_that_are_chosen_decide_nothing() {
-        let theirs = rounds(&[10.0, 10.0, 10.0, 10.0, 10.0, 10.0, -1.0]);
-        let estimate = rounds(&[1.0; 7]).over(&theirs).estimate();
-        assert_eq!(most("at most 8", estimate, 8.0, Form::TIMES).verdict, Verdict::Undecided);
+        let theirs = figures_by_round(&[10.0, 10.0, 10.0, 10.0, 10.0, 10.0, -1.0]);
+        let estimate = figures_by_round(&[1.0; 7]).over(&theirs).estimate();
+        assert_eq!(
+            bar_at_most("at most 8", estimate, 8.0, FigureFormat::TIMES).verdict,
+            Verdict::Undecided
+        );
         // The same holds if both are divided by another figure.
-        let estimate = rounds(&[1.0; 7]).over(&theirs).over(&rounds(&[1.0; 7])).estimate();
+        let estimate =
+            figures_by_round(&[1.0; 7]).over(&theirs).over(&figures_by_round(&[1.0; 7])).estimate();
         assert_eq!(estimate.and_then(|estimate| estimate.ratio.interval), None);
     }
 
@@ -321,11 +338,12 @@ mod tests {
             emitted: Some(10_000),
             lost: Some(lost),
             overwritten: Some(9_000),
-            ..steady(tracer, "u32", 20.0)
+            ..steady_row(tracer, "u32", 20.0)
         };
         let bar = |ours: &Row, theirs: &Row| {
-            let estimate = ByRound::of(Some(theirs)).over(&ByRound::of(Some(ours))).estimate();
-            least("as fast", estimate, 1.0, Form::TIMES)
+            let estimate =
+                FiguresByRound::of(Some(theirs)).over(&FiguresByRound::of(Some(ours))).estimate();
+            bar_at_least("as fast", estimate, 1.0, FigureFormat::TIMES)
         };
         let (few, many, most) = (losing("a", 10), losing("b", 11), losing("c", 9_000));
         assert_eq!(bar(&few, &few).verdict, Verdict::Holds);
@@ -335,20 +353,23 @@ mod tests {
         let open = Row { samples: vec![Some(20.0)], ..most.clone() };
         assert_eq!(bar(&few, &open).reason, None);
         let baseline = Row { baseline: Some(0), times: Ratio::of(&[1.0; 8]), ..few };
-        let found = suite([most, baseline]);
-        let estimate = || Estimate::times(&found, found.rows.get(1));
-        let all = most_of_all("", [six_of(1.0), estimate()], 2.0, Form::PART);
+        let found = suite_of_rows([most, baseline]);
+        let estimate = || Estimate::ratio_to_baseline(&found, found.rows.get(1));
+        let all = bar_all_at_most("", [estimate_of_six(1.0), estimate()], 2.0, FigureFormat::PART);
         assert_eq!(all.standing(), "not decided: c lost 90.0 % of its events");
     }
 
-    fn six_of(figure: f64) -> Option<Estimate> {
-        rounds(&[figure; 6]).estimate()
+    fn estimate_of_six(figure: f64) -> Option<Estimate> {
+        figures_by_round(&[figure; 6]).estimate()
     }
 
     #[test]
     fn all_must_hold_what_is_asked_of_all() {
-        let six = |low: f64, high: f64| rounds(&[low, high, low, high, low, high]).estimate();
-        let bar = |all: &[Option<Estimate>]| most_of_all("", all.iter().cloned(), 1.4, Form::PART);
+        let six =
+            |low: f64, high: f64| figures_by_round(&[low, high, low, high, low, high]).estimate();
+        let bar = |all: &[Option<Estimate>]| {
+            bar_all_at_most("", all.iter().cloned(), 1.4, FigureFormat::PART)
+        };
         // The row with the smaller median is the undecided one.
         let both = [six(1.29, 1.31), six(1.0, 1.5)];
         assert_eq!(bar(&both).verdict, Verdict::Undecided);
@@ -361,12 +382,19 @@ mod tests {
 
     #[test]
     fn figures_are_told_with_their_intervals() {
-        let estimate = rounds(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).estimate();
-        let bar = most("at most 8", estimate.clone(), 8.0, Form::signed(1, "ns"));
+        let estimate = figures_by_round(&[5.0, 6.0, 5.0, 6.0, 5.0, 6.0]).estimate();
+        let bar = bar_at_most("at most 8", estimate.clone(), 8.0, FigureFormat::signed(1, "ns"));
         assert_eq!(bar.measured, "+5.5 ns (+5.0 to +6.0)");
         assert_eq!((bar.rounds, bar.figure.and_then(|it| it.interval)), (6, Some((5.0, 6.0))));
         let percent = estimate.map(|estimate| estimate.map(|times| (times - 5.0) * 100.0));
-        assert_eq!(floor("", percent, Form::of(0, "%")).measured, "50 % (0 to 100)");
-        assert_eq!(least("", rounds(&[6.0]).estimate(), 4.0, Form::TIMES).measured, "6.00 times");
+        assert_eq!(
+            bar_without_bound("", percent, FigureFormat::of(0, "%")).measured,
+            "50 % (0 to 100)"
+        );
+        assert_eq!(
+            bar_at_least("", figures_by_round(&[6.0]).estimate(), 4.0, FigureFormat::TIMES)
+                .measured,
+            "6.00 times"
+        );
     }
 }

@@ -13,8 +13,8 @@ use crate::host::requirements::Requirements;
 use crate::host::workload::Source;
 use crate::host::workspace::{BuildTools, Workspace};
 use crate::progress::Progress;
-use crate::report::page::page;
-use crate::results::{BUILDS, Bar, Ended, FORMAT, Note, Report, SuiteRows};
+use crate::report::page::render_page;
+use crate::results::{BUILD_KEYS, Bar, EndReason, Note, REPORT_FORMAT, Report, SuiteRows};
 use crate::rounds;
 use crate::settings::Settings;
 use crate::signals;
@@ -22,7 +22,7 @@ use crate::suite::{About, Suite, SuiteContext};
 use crate::tracer_names;
 
 /// Load average for each CPU from which on the machine counts as busy.
-const BUSY_LOAD: f64 = 0.25;
+const BUSY_LOAD_PER_CPU: f64 = 0.25;
 
 /// The choice of suites, settings and output of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Catalogue {
     pub fn suites(&self, settings: &Settings) -> Vec<SuiteInfo> {
         let info = |suite: Box<dyn Suite>| {
             let About { name, title, repeats, .. } = suite.about();
-            let seconds = rounds::seconds(suite.as_ref(), settings);
+            let seconds = rounds::estimate_seconds(suite.as_ref(), settings);
             let is_only_by_name = suite.is_only_by_name();
             SuiteInfo { name, title, repeats, seconds, is_only_by_name }
         };
@@ -83,7 +83,7 @@ impl Catalogue {
     /// Returns the names of all tracers that suites have rows of, each once, in the order of the
     /// alphabet.
     pub fn tracer_names(&self) -> Vec<&'static str> {
-        let names: BTreeSet<&str> = names_in(&(self.suites)()).into_iter().collect();
+        let names: BTreeSet<&str> = list_tracers(&(self.suites)()).into_iter().collect();
         names.into_iter().collect()
     }
 
@@ -94,7 +94,7 @@ impl Catalogue {
     /// If a suite is unknown, or no tracer has one of the selected names.
     pub fn check(&self, options: &RunOptions) -> Result<()> {
         self.choose(&options.suites)?;
-        tracer_names::check(&options.settings.tracers, &self.tracer_names())
+        tracer_names::check_words(&options.settings.tracers, &self.tracer_names())
     }
 
     /// Measures, and passes `keep` the results so far after each round.
@@ -113,16 +113,16 @@ impl Catalogue {
         keep: &mut dyn FnMut(&Report),
     ) -> std::result::Result<Report, Error> {
         let mut chosen = self.choose(&options.suites)?;
-        signals::catch();
+        signals::install_handlers();
         let tools = BuildTools::find()?;
-        crate::host::workspace::sweep();
-        crate::host::tracefs::sweep();
+        crate::host::workspace::remove_leftovers();
+        crate::host::tracefs::remove_leftovers();
         let workspace = Workspace::new(tools, self.sources)?;
         let _cleanup_shell =
             CleanupShell::of_folders([&workspace.path(""), workspace.window_dir()])?;
         let progress = Progress::new();
-        let mut report = begin(options, self.requirements, &workspace.tools);
-        for word in tracer_names::idle(&options.settings.tracers, &names_in(&chosen)) {
+        let mut report = begin_report(options, self.requirements, &workspace.tools);
+        for word in tracer_names::unused_words(&options.settings.tracers, &list_tracers(&chosen)) {
             report.notes.push(Note::skipped(word, "no suite that was asked for has such a tracer"));
         }
         let (settings, cpus) = (&options.settings, report.machine.cpus);
@@ -130,13 +130,15 @@ impl Catalogue {
         let began = Instant::now();
         for at in 0..chosen.len() {
             // Earlier suites' deviations from their estimates do not count any more.
-            let left: f64 =
-                chosen[at..].iter().map(|suite| rounds::seconds(suite.as_ref(), settings)).sum();
+            let left: f64 = chosen[at..]
+                .iter()
+                .map(|suite| rounds::estimate_seconds(suite.as_ref(), settings))
+                .sum();
             progress.expect(left);
             let suite = &mut chosen[at];
             let name = suite.about().name;
             let mut so_far = report.clone();
-            let found = rounds::measure(suite.as_mut(), &context, &mut |rows| {
+            let found = rounds::measure_suite(suite.as_mut(), &context, &mut |rows| {
                 so_far.suites.insert(name.to_owned(), rows.clone());
                 so_far.seconds = began.elapsed().as_secs_f64();
                 so_far.bars = (self.goals)(&so_far);
@@ -144,10 +146,10 @@ impl Catalogue {
             });
             report.seconds = began.elapsed().as_secs_f64();
             debug_assert!(
-                are_listed(suite.as_ref(), &found),
+                has_only_listed_tracers(suite.as_ref(), &found),
                 "{name} has a row that no word chooses"
             );
-            let is_over = add(&mut report, name, found);
+            let is_over = add_suite_result(&mut report, name, found);
             report.bars = (self.goals)(&report);
             if is_over {
                 return Ok(report);
@@ -175,21 +177,21 @@ impl Catalogue {
 }
 
 /// Names of the tracers of these suites, as often as they have them.
-fn names_in(suites: &[Box<dyn Suite>]) -> Vec<&'static str> {
+fn list_tracers(suites: &[Box<dyn Suite>]) -> Vec<&'static str> {
     suites.iter().flat_map(|suite| suite.tracers()).collect()
 }
 
 /// Returns true if each row belongs to one of the tracers that its suite lists.
-fn are_listed(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
+fn has_only_listed_tracers(suite: &dyn Suite, found: &Result<SuiteRows>) -> bool {
     let rows = found.iter().flat_map(|found| &found.rows);
     rows.into_iter().all(|row| tracer_names::is_listed(&suite.tracers(), &row.tracer))
 }
 
 /// Adds a suite's result. Returns true if the user has interrupted the run.
-fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
+fn add_suite_result(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
     match found {
         Ok(rows) => {
-            let is_over = rows.ended == Ended::Interrupted;
+            let is_over = rows.ended == EndReason::Interrupted;
             report.suites.insert(name.to_owned(), rows);
             is_over
         }
@@ -201,48 +203,48 @@ fn add(report: &mut Report, name: &str, found: Result<SuiteRows>) -> bool {
     }
 }
 
-fn begin(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -> Report {
+fn begin_report(options: &RunOptions, requirements: Requirements, tools: &BuildTools) -> Report {
     let machine = Machine::current();
     let mut report = Report {
-        format: FORMAT,
+        format: REPORT_FORMAT,
         begun_ns: trackway_sys::clock::realtime_ns(),
         seconds: 0.0,
         is_partial: true,
         command: options.command.clone(),
         settings: options.settings.clone(),
         machine,
-        versions: versions(requirements, tools),
+        versions: collect_versions(requirements, tools),
         suites: BTreeMap::new(),
         bars: Vec::new(),
         notes: Vec::new(),
     };
-    report.notes.extend(busy(&report.machine));
+    report.notes.extend(note_if_busy(&report.machine));
     report
 }
 
 /// Returns a note if the machine is busy, which makes figures unreliable; measuring is not refused.
-fn busy(machine: &Machine) -> Option<Note> {
+fn note_if_busy(machine: &Machine) -> Option<Note> {
     let load: f64 = machine.load.parse().unwrap_or(0.0);
     let text = format!(
         "a load of {load} on {} CPUs when this began: what others did is in the figures",
         machine.cpus
     );
     let about = "the machine is busy".to_owned();
-    let is_busy = load > BUSY_LOAD * machine.cpus as f64;
+    let is_busy = load > BUSY_LOAD_PER_CPU * machine.cpus as f64;
     is_busy.then_some(Note { about, text, is_failure: false })
 }
 
 /// Returns the versions of installed programs, by their own output, and the builds of Trackway that
 /// are measured.
-fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
-    let ours = [(BUILDS[0], Some(&tools.trackway)), (BUILDS[1], tools.library.as_ref())];
+fn collect_versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, String> {
+    let ours = [(BUILD_KEYS[0], Some(&tools.trackway)), (BUILD_KEYS[1], tools.library.as_ref())];
     let ours = ours.into_iter().filter_map(|(name, file)| {
-        let build = machine::build_of(file?)?;
+        let build = machine::read_build_id(file?)?;
         Some((name.to_owned(), build))
     });
     let found =
         requirements.programs.iter().filter(|need| !need.version.is_empty()).filter_map(|need| {
-            let line = machine::first_line(need.name, &[need.version])?;
+            let line = machine::first_output_line(need.name, &[need.version])?;
             Some((need.name.to_owned(), line))
         });
     found.chain(ours).collect()
@@ -254,12 +256,12 @@ fn versions(requirements: Requirements, tools: &BuildTools) -> BTreeMap<String, 
 ///
 /// Errors of the file system.
 pub fn write_page(report: &Report, folder: &Path) -> std::io::Result<()> {
-    write_whole(folder, "report.html", &page(report))
+    write_atomically(folder, "report.html", &render_page(report))
 }
 
 /// Writes a file as a whole or not at all, also if the machine stops: it is on the disk before it
 /// replaces the old one. That takes some 20 ms, between rounds.
-fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
+fn write_atomically(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
     let new = folder.join(format!(".{name}.new"));
     let written = File::create(&new).and_then(|mut file| {
         file.write_all(text.as_bytes())?;
@@ -277,7 +279,7 @@ fn write_whole(folder: &Path, name: &str, text: &str) -> std::io::Result<()> {
 /// Errors of the file system.
 pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
     let json = report.to_json().map_err(std::io::Error::other)?;
-    write_whole(folder, "results.json", &json)?;
+    write_atomically(folder, "results.json", &json)?;
     write_page(report, folder)
 }
 
@@ -285,12 +287,12 @@ pub fn write_report(report: &Report, folder: &Path) -> std::io::Result<()> {
 mod tests {
     use super::*;
 
-    const NOTHING: Requirements = Requirements { programs: &[], headers: &[] };
+    const NO_REQUIREMENTS: Requirements = Requirements { programs: &[], headers: &[] };
 
     /// A suite that has a name and nothing else.
-    struct Named(&'static str);
+    struct NamedSuite(&'static str);
 
-    impl Suite for Named {
+    impl Suite for NamedSuite {
         fn about(&self) -> About {
             let (unit, x_axis) = (crate::results::Unit::Ns, "");
             About { name: self.0, title: "Named", repeats: "nothing", unit, x_axis }
@@ -319,15 +321,19 @@ mod tests {
         fn leave(&mut self) {}
     }
 
-    fn named() -> Vec<Box<dyn Suite>> {
-        let suite = |name| Box::new(Named(name)) as Box<dyn Suite>;
+    fn named_suites() -> Vec<Box<dyn Suite>> {
+        let suite = |name| Box::new(NamedSuite(name)) as Box<dyn Suite>;
         ["tracepoint", "scaling", "spans"].map(suite).into()
     }
 
     #[test]
     fn suites_are_chosen_by_name() {
-        let catalogue =
-            Catalogue { suites: named, goals: |_| Vec::new(), requirements: NOTHING, sources: &[] };
+        let catalogue = Catalogue {
+            suites: named_suites,
+            goals: |_| Vec::new(),
+            requirements: NO_REQUIREMENTS,
+            sources: &[],
+        };
         let names = |wanted: &[&str]| {
             let wanted: Vec<String> = wanted.iter().map(|&name| name.to_owned()).collect();
             let chosen = catalogue.choose(&wanted);
@@ -346,12 +352,12 @@ mod tests {
             std::env::temp_dir().join(format!("trackway-lab-whole-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         for text in ["one", "two"] {
-            write_whole(&folder, "file", text).expect("written");
+            write_atomically(&folder, "file", text).expect("written");
             assert_eq!(std::fs::read_to_string(folder.join("file")).expect("a file"), text);
         }
         // A file that cannot be replaced leaves nothing else.
         std::fs::create_dir(folder.join("taken")).expect("a folder");
-        write_whole(&folder, "taken", "three").expect_err("a folder is there");
+        write_atomically(&folder, "taken", "three").expect_err("a folder is there");
         let names = std::fs::read_dir(&folder).expect("a folder").count();
         std::fs::remove_dir_all(&folder).expect("removed");
         assert_eq!(names, 2);
@@ -359,8 +365,11 @@ mod tests {
 
     #[test]
     fn reports_go_round_and_others_are_refused() {
-        let report =
-            begin(&RunOptions::default(), NOTHING, &BuildTools::without_parts("trackway".into()));
+        let report = begin_report(
+            &RunOptions::default(),
+            NO_REQUIREMENTS,
+            &BuildTools::without_parts("trackway".into()),
+        );
         let text = report.to_json().expect("text");
         assert_eq!(Report::from_json(&text).expect("a report"), report);
         let other = text.replacen("\"format\": 2", "\"format\": 1", 1);

@@ -19,7 +19,7 @@ pub struct Settings {
 impl Settings {
     /// Returns true if the settings select a tracer.
     pub fn wants(&self, tracer: &str) -> bool {
-        tracer_names::chosen(&self.tracers, tracer)
+        tracer_names::is_chosen(&self.tracers, tracer)
     }
 
     /// Returns the command that measures a suite again with these settings, in the same order,
@@ -33,14 +33,14 @@ impl Settings {
             command += &format!(" --rounds {rounds}");
         }
         if !self.tracers.is_empty() {
-            command += &format!(" --tracers {}", quoted(&self.tracers.join(",")));
+            command += &format!(" --tracers {}", quote_for_shell(&self.tracers.join(",")));
         }
         command + &format!(" --seed {}", self.seed)
     }
 }
 
 /// Quotes a word for a shell.
-fn quoted(word: &str) -> String {
+fn quote_for_shell(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_+.,/".contains(letter);
     if word.chars().all(is_plain) {
         return word.to_owned();

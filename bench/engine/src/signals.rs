@@ -10,37 +10,37 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 static STOPPED: AtomicBool = AtomicBool::new(false);
 /// Most children that are waited for at once: one drain for each CPU, of which a `cpu_set_t` has
 /// 1024; and some more.
-const PLACES: usize = 1024 + 64;
+const CHILDREN_MAX: usize = 1024 + 64;
 /// Children that are being waited for; 0 is a free place.
-static WAITED_FOR: [AtomicI32; PLACES] = [const { AtomicI32::new(0) }; PLACES];
+static FOREGROUND_CHILDREN: [AtomicI32; CHILDREN_MAX] = [const { AtomicI32::new(0) }; CHILDREN_MAX];
 
 /// Seconds that children have to end, once the user has had enough, before they are killed.
-const PATIENCE_S: u32 = 2;
+const GRACE_PERIOD_S: u32 = 2;
 
-extern "C" fn stop(_signal: i32) {
+extern "C" fn handle_stop(_signal: i32) {
     STOPPED.store(true, Ordering::SeqCst);
-    for pid in &WAITED_FOR {
-        terminate(pid.load(Ordering::SeqCst));
+    for pid in &FOREGROUND_CHILDREN {
+        terminate_child(pid.load(Ordering::SeqCst));
     }
     // SAFETY: alarm has no preconditions, and is async-signal-safe.
-    unsafe { libc::alarm(PATIENCE_S) };
+    unsafe { libc::alarm(GRACE_PERIOD_S) };
 }
 
 /// Handles the alarm: the remaining child ignores signals.
 extern "C" fn handle_alarm(_signal: i32) {
-    for pid in &WAITED_FOR {
+    for pid in &FOREGROUND_CHILDREN {
         let pid = pid.load(Ordering::SeqCst);
         kill_group(pid);
-        kill(pid);
+        kill_child(pid);
     }
     // Cleaning processes are waited for, too. SAFETY: as above.
-    unsafe { libc::alarm(PATIENCE_S) };
+    unsafe { libc::alarm(GRACE_PERIOD_S) };
 }
 
 /// Begins to catch the signals by which a user ends a program.
-pub fn catch() {
+pub fn install_handlers() {
     STOPPED.store(false, Ordering::SeqCst);
-    let stop = stop as extern "C" fn(i32);
+    let stop = handle_stop as extern "C" fn(i32);
     let handle_alarm = handle_alarm as extern "C" fn(i32);
     for (signal, handler) in [
         (libc::SIGINT, stop),
@@ -55,35 +55,35 @@ pub fn catch() {
 }
 
 /// Returns true if the user has interrupted the run.
-pub fn stopped() -> bool {
+pub fn is_stopped() -> bool {
     STOPPED.load(Ordering::SeqCst)
 }
 
 /// Sends SIGTERM to an unreaped child; nothing if `pid` is 0.
-pub fn terminate(pid: i32) {
-    send(pid, libc::SIGTERM);
+pub fn terminate_child(pid: i32) {
+    send_to_child(pid, libc::SIGTERM);
 }
 
 /// Sends SIGKILL likewise.
-pub fn kill(pid: i32) {
-    send(pid, libc::SIGKILL);
+pub fn kill_child(pid: i32) {
+    send_to_child(pid, libc::SIGKILL);
 }
 
 /// Sends SIGKILL to the rest of a process group, whose leader is an unreaped child.
 pub fn kill_group(pid: i32) {
     if pid > 1 {
-        send_to(-pid, libc::SIGKILL);
+        send_signal(-pid, libc::SIGKILL);
     }
 }
 
-fn send(pid: i32, signal: i32) {
+fn send_to_child(pid: i32, signal: i32) {
     if pid > 0 {
-        send_to(pid, signal);
+        send_signal(pid, signal);
     }
 }
 
 /// Sends a signal; `to` is a process, or the negative of a group.
-fn send_to(to: i32, signal: i32) {
+fn send_signal(to: i32, signal: i32) {
     // SAFETY: kill has no preconditions; errno is put back for the code that was interrupted.
     unsafe {
         let errno = *libc::__errno_location();
@@ -93,23 +93,23 @@ fn send_to(to: i32, signal: i32) {
 }
 
 /// A child that Ctrl-C ends, until this value is dropped. It must not be reaped before.
-pub struct Foreground(Option<&'static AtomicI32>);
+pub struct ForegroundChild(Option<&'static AtomicI32>);
 
-impl Foreground {
+impl ForegroundChild {
     /// Makes `pid` the child in front.
     pub fn new(pid: i32) -> Self {
-        let place = WAITED_FOR.iter().find(|place| {
+        let place = FOREGROUND_CHILDREN.iter().find(|place| {
             place.compare_exchange(0, pid, Ordering::SeqCst, Ordering::SeqCst).is_ok()
         });
         // A signal may have come between the child's start and now.
-        if stopped() {
-            terminate(pid);
+        if is_stopped() {
+            terminate_child(pid);
         }
         Self(place)
     }
 }
 
-impl Drop for Foreground {
+impl Drop for ForegroundChild {
     fn drop(&mut self) {
         if let Some(place) = self.0 {
             place.store(0, Ordering::SeqCst);
@@ -144,9 +144,9 @@ mod tests {
     fn there_is_a_place_for_the_workload_beside_a_drain_on_each_cpu() {
         // Ids that no process has: they are above all that the kernel assigns.
         let ids = (1 << 30)..(1 << 30) + 1024;
-        let places: Vec<Foreground> = ids.map(Foreground::new).collect();
+        let places: Vec<ForegroundChild> = ids.map(ForegroundChild::new).collect();
         assert!(places.iter().all(|place| place.0.is_some()));
-        let workload = Foreground::new((1 << 30) + 1024);
+        let workload = ForegroundChild::new((1 << 30) + 1024);
         assert!(workload.0.is_some_and(|place| place.load(Ordering::SeqCst) == (1 << 30) + 1024));
         let place = workload.0;
         drop(workload);

@@ -8,25 +8,25 @@
 //! middle nine tenths, which outliers do not move.
 
 use crate::error::{Error, Result};
-use crate::host::workload::numbers;
-use crate::stats::merged;
+use crate::host::workload::parse_numbers;
+use crate::stats::merge_equal_figures;
 use crate::suite::Sample;
 
 /// Key of the extra figure for the clock's step, in ns.
-const STEP: &str = "step of the clock";
+const CLOCK_STEP_KEY: &str = "step of the clock";
 /// Most places of a histogram: those of singles.h.
-const PLACES_MAX: usize = 4096 + 52 * 128;
+const BUCKETS_MAX: usize = 4096 + 52 * 128;
 /// Most events of one place: so that all of them can be added up.
 const COUNT_MAX: u64 = 1 << 40;
 /// Part of the figures, at each end, that is not in the middle nine tenths.
-const END: f64 = 0.05;
+const TRIMMED_PART: f64 = 0.05;
 
 /// A histogram of durations in ticks, in the order of the ticks: ticks, count.
-type Ticks = Vec<(u64, u64)>;
+type TickHistogram = Vec<(u64, u64)>;
 
 /// Durations of single events, in ns.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Singles {
+pub struct SingleEvents {
     /// Durations and their counts, the cost of timing included.
     pub histogram: Vec<(f64, u64)>,
     /// The mean of the middle nine tenths, the cost of timing included.
@@ -37,36 +37,38 @@ pub struct Singles {
     pub step: f64,
 }
 
-impl Singles {
+impl SingleEvents {
     /// Parses a workload's output, which must have exactly this number of events, and at least one.
     pub fn parse(output: &str, events: u64) -> Result<Self> {
-        let found = Found::parse(output)?;
+        let found = WorkloadLines::parse(output)?;
         for (what, histogram) in [("single", &found.single), ("timing", &found.timing)] {
             let count: u64 = histogram.iter().map(|one| one.1).sum();
             if count != events || events == 0 {
-                return Err(wrong(format_args!("{count} × '{what}' of {events} events")));
+                return Err(invalid_output_error(format_args!(
+                    "{count} × '{what}' of {events} events"
+                )));
             }
         }
         let tick_ns = found.ns as f64 / found.ticks as f64;
         let in_ns = |&(ticks, count): &(u64, u64)| (ticks as f64 * tick_ns, count);
         let histogram: Vec<(f64, u64)> = found.single.iter().map(in_ns).collect();
         Ok(Self {
-            histogram: merged(&histogram),
+            histogram: merge_equal_figures(&histogram),
             typical: middle_mean(&found.single) * tick_ns,
             timing: middle_mean(&found.timing) * tick_ns,
-            step: step(&found) as f64 * tick_ns,
+            step: clock_step(&found) as f64 * tick_ns,
         })
     }
 }
 
-impl Singles {
+impl SingleEvents {
     /// Converts to a sample. The cost of timing is in it until the engine subtracts it.
     pub fn sample(self) -> Sample {
         Sample {
             figure: self.typical,
             histogram: self.histogram,
             measuring: Some(self.timing),
-            extra: vec![(STEP, self.step)],
+            extra: vec![(CLOCK_STEP_KEY, self.step)],
             ..Sample::default()
         }
     }
@@ -74,48 +76,52 @@ impl Singles {
 
 /// A workload's lines.
 #[derive(Debug, Default)]
-struct Found {
-    timing: Ticks,
-    single: Ticks,
+struct WorkloadLines {
+    timing: TickHistogram,
+    single: TickHistogram,
     ticks: u64,
     ns: u64,
 }
 
-impl Found {
+impl WorkloadLines {
     fn parse(output: &str) -> Result<Self> {
         let mut found = Self::default();
         for line in output.lines() {
             match line.split(' ').next() {
-                Some("timing") => add(&mut found.timing, numbers(line, "timing")?)?,
-                Some("single") => add(&mut found.single, numbers(line, "single")?)?,
-                Some("timing-most") => set_most(&mut found.timing, numbers(line, "timing-most")?),
-                Some("single-most") => set_most(&mut found.single, numbers(line, "single-most")?),
-                _ => [found.ticks, found.ns] = numbers(line, "ticks")?,
+                Some("timing") => append_bucket(&mut found.timing, parse_numbers(line, "timing")?)?,
+                Some("single") => append_bucket(&mut found.single, parse_numbers(line, "single")?)?,
+                Some("timing-most") => {
+                    set_greatest(&mut found.timing, parse_numbers(line, "timing-most")?)
+                }
+                Some("single-most") => {
+                    set_greatest(&mut found.single, parse_numbers(line, "single-most")?)
+                }
+                _ => [found.ticks, found.ns] = parse_numbers(line, "ticks")?,
             }
         }
         if found.ticks == 0 || found.ns == 0 {
-            return Err(wrong("it does not say what a tick is"));
+            return Err(invalid_output_error("it does not say what a tick is"));
         }
         Ok(found)
     }
 }
 
-fn wrong(message: impl std::fmt::Display) -> Error {
+fn invalid_output_error(message: impl std::fmt::Display) -> Error {
     Error::output("workload, single events", message)
 }
 
 /// Appends a bucket to a histogram. Buckets must come in ascending order.
-fn add(histogram: &mut Ticks, [ticks, count]: [u64; 2]) -> Result<()> {
+fn append_bucket(histogram: &mut TickHistogram, [ticks, count]: [u64; 2]) -> Result<()> {
     let is_next = histogram.last().is_none_or(|last| last.0 < ticks);
-    if !is_next || histogram.len() >= PLACES_MAX || count == 0 || count > COUNT_MAX {
-        return Err(wrong(format_args!("{count} × {ticks} ticks")));
+    if !is_next || histogram.len() >= BUCKETS_MAX || count == 0 || count > COUNT_MAX {
+        return Err(invalid_output_error(format_args!("{count} × {ticks} ticks")));
     }
     histogram.push((ticks, count));
     Ok(())
 }
 
 /// Replaces one of the last place by the greatest, which is known exactly, and not only its place.
-fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
+fn set_greatest(histogram: &mut TickHistogram, [most]: [u64; 1]) {
     if let Some(last) = histogram.last_mut().filter(|last| last.0 != most) {
         last.1 -= 1;
         if last.1 == 0 {
@@ -128,9 +134,9 @@ fn set_most(histogram: &mut Ticks, [most]: [u64; 1]) {
 }
 
 /// Returns the mean of the middle nine tenths.
-fn middle_mean(histogram: &Ticks) -> f64 {
+fn middle_mean(histogram: &TickHistogram) -> f64 {
     let all: u64 = histogram.iter().map(|one| one.1).sum();
-    let (low, high) = (all as f64 * END, all as f64 * (1.0 - END));
+    let (low, high) = (all as f64 * TRIMMED_PART, all as f64 * (1.0 - TRIMMED_PART));
     let mut before = 0.0;
     let mut sum = 0.0;
     for &(ticks, count) in histogram {
@@ -144,7 +150,7 @@ fn middle_mean(histogram: &Ticks) -> f64 {
 
 /// Returns the step of the clock: the greatest common divisor of all durations in places that are
 /// one tick wide.
-fn step(found: &Found) -> u64 {
+fn clock_step(found: &WorkloadLines) -> u64 {
     const LINEAR: u64 = 4096;
     let ticks = found.timing.iter().chain(&found.single).map(|one| one.0);
     ticks.filter(|&ticks| ticks < LINEAR).fold(0, greatest_common_divisor).max(1)
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn timing_is_a_figure_of_its_own_and_nothing_is_dropped() {
-        let singles = Singles::parse(TEXT, 100).expect("all of it");
+        let singles = SingleEvents::parse(TEXT, 100).expect("all of it");
         // Of the middle ninety, eighty-five are 50 and five 76.
         let timing = (85.0 * 50.0 + 5.0 * 76.0) / 90.0 * 0.4;
         assert!((singles.timing - timing).abs() < 1e-9, "{singles:?}");
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_is_not_whole_is_refused() {
-        assert!(Singles::parse(TEXT, 99).is_err());
+        assert!(SingleEvents::parse(TEXT, 99).is_err());
         let without = |part: &str| TEXT.replacen(part, "", 1);
         for text in [
             without("ticks 1000000 400000\n"),
@@ -191,7 +197,7 @@ mod tests {
             "something else\n".to_owned(),
             String::new(),
         ] {
-            assert!(Singles::parse(&text, 100).is_err(), "{text}");
+            assert!(SingleEvents::parse(&text, 100).is_err(), "{text}");
         }
     }
 }

@@ -26,9 +26,9 @@ impl Spread {
         sorted.sort_by(f64::total_cmp);
         Some(Self {
             count: sorted.len(),
-            median: percentile(&sorted, 50.0)?,
-            p5: percentile(&sorted, 5.0)?,
-            p95: percentile(&sorted, 95.0)?,
+            median: percentile_of_sorted(&sorted, 50.0)?,
+            p5: percentile_of_sorted(&sorted, 5.0)?,
+            p95: percentile_of_sorted(&sorted, 95.0)?,
             min: *sorted.first()?,
             max: *sorted.last()?,
         })
@@ -130,7 +130,7 @@ impl Tail {
 }
 
 /// Sorts a histogram by its figures, each once.
-pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
+pub fn merge_equal_figures(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
     let mut sorted = histogram.to_vec();
     sorted.sort_by(|one, other| one.0.total_cmp(&other.0));
     sorted.dedup_by(|next, kept| {
@@ -145,7 +145,7 @@ pub fn merged(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
 
 /// Returns the figures that a scale must include for a histogram in ascending order: the least, the
 /// greatest, and the least above zero, at which a logarithmic scale can begin.
-pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
+pub fn scale_ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
     let above = histogram.iter().find(|one| one.0 > 0.0);
     [histogram.first(), above, histogram.last()]
         .map(|one| one.map(|one| one.0))
@@ -155,7 +155,7 @@ pub fn ends(histogram: &[(f64, u64)]) -> impl Iterator<Item = f64> + use<> {
 
 /// Rounds to a tenth below 100, and to three digits above: after a subtraction that differs from
 /// round to round, figures of all rounds fall on the same few places.
-pub fn placed(figure: f64) -> f64 {
+pub fn round_to_place(figure: f64) -> f64 {
     let digits = figure.abs().max(100.0).log10().floor();
     let unit = 10_f64.powf(digits - 2.0);
     let unit = if figure.abs() < 100.0 { 0.1 } else { unit };
@@ -169,21 +169,21 @@ const HISTOGRAM_MAX: usize = 4096;
 
 /// Sorts a histogram and limits its length: if necessary, its figures are rounded, to one part in a
 /// thousand first. No figure is left out.
-pub fn bounded(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
-    let mut shorter = merged(histogram);
+pub fn limit_histogram(histogram: &[(f64, u64)]) -> Vec<(f64, u64)> {
+    let mut shorter = merge_equal_figures(histogram);
     for digits in [3, 2, 1] {
         if shorter.len() <= HISTOGRAM_MAX {
             break;
         }
         let rounded: Vec<(f64, u64)> =
-            shorter.iter().map(|one| (rounded(one.0, digits), one.1)).collect();
-        shorter = merged(&rounded);
+            shorter.iter().map(|one| (round_to_digits(one.0, digits), one.1)).collect();
+        shorter = merge_equal_figures(&rounded);
     }
     shorter
 }
 
 /// Rounds to a number of digits after the first.
-fn rounded(figure: f64, digits: i32) -> f64 {
+fn round_to_digits(figure: f64, digits: i32) -> f64 {
     if figure == 0.0 || !figure.is_finite() {
         return figure;
     }
@@ -258,7 +258,7 @@ pub fn median_interval(figures: &[f64]) -> Option<(f64, f64)> {
 
 /// Returns the figure that `percent` % of the sorted figures are below, interpolated between
 /// neighbours.
-fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
+fn percentile_of_sorted(sorted: &[f64], percent: f64) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     let place = percent / 100.0 * last as f64;
     let below = place.floor() as usize;
@@ -271,16 +271,16 @@ fn percentile(sorted: &[f64], percent: f64) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn check(figures: &[f64], expect: (f64, f64, f64)) {
+    fn check_spread(figures: &[f64], expect: (f64, f64, f64)) {
         let spread = Spread::of(figures).expect("figures");
         assert_eq!((spread.median, spread.p5, spread.p95), expect);
     }
 
     #[test]
     fn medians_and_percentiles() {
-        check(&[7.0], (7.0, 7.0, 7.0));
-        check(&[3.0, 1.0, 2.0], (2.0, 1.1, 2.9));
-        check(&[4.0, 1.0, 3.0, 2.0], (2.5, 1.15, 3.8499999999999996));
+        check_spread(&[7.0], (7.0, 7.0, 7.0));
+        check_spread(&[3.0, 1.0, 2.0], (2.0, 1.1, 2.9));
+        check_spread(&[4.0, 1.0, 3.0, 2.0], (2.5, 1.15, 3.8499999999999996));
     }
 
     #[test]
@@ -316,7 +316,8 @@ mod tests {
 
     #[test]
     fn tails_are_of_all_figures() {
-        let histogram = merged(&[(20.0, 400), (900.0, 1), (30.0, 98), (20.0, 500), (1e6, 1)]);
+        let histogram =
+            merge_equal_figures(&[(20.0, 400), (900.0, 1), (30.0, 98), (20.0, 500), (1e6, 1)]);
         assert_eq!(histogram, [(20.0, 900), (30.0, 98), (900.0, 1), (1e6, 1)]);
         let tail = Tail::of(&histogram).expect("figures");
         assert_eq!((tail.count, tail.p50, tail.p90, tail.p99), (1000, 20.0, 20.0, 30.0));
@@ -337,23 +338,23 @@ mod tests {
 
     #[test]
     fn scales_are_told_where_a_logarithm_begins() {
-        let found: Vec<f64> = ends(&[(-2.2, 9), (-1.0, 3), (7.9, 8), (1e6, 1)]).collect();
+        let found: Vec<f64> = scale_ends(&[(-2.2, 9), (-1.0, 3), (7.9, 8), (1e6, 1)]).collect();
         assert_eq!(found, [-2.2, 7.9, 1e6]);
-        assert_eq!(ends(&[(-2.0, 1)]).collect::<Vec<f64>>(), [-2.0, -2.0]);
-        assert_eq!(ends(&[]).count(), 0);
+        assert_eq!(scale_ends(&[(-2.0, 1)]).collect::<Vec<f64>>(), [-2.0, -2.0]);
+        assert_eq!(scale_ends(&[]).count(), 0);
     }
 
     #[test]
     fn long_histograms_are_rounded_and_nothing_is_left_out() {
         let long: Vec<(f64, u64)> = (0..100_000).map(|one| (f64::from(one) / 7.0, 2)).collect();
-        let short = bounded(&long);
+        let short = limit_histogram(&long);
         assert!(short.len() <= HISTOGRAM_MAX, "{}", short.len());
         assert_eq!(short.iter().map(|one| one.1).sum::<u64>(), 200_000);
         let last = short.last().expect("figures").0;
         assert!((last / (99_999.0 / 7.0) - 1.0).abs() < 5e-3, "{last}");
         assert!(short.windows(2).all(|pair| pair[0].0 < pair[1].0));
-        assert_eq!(bounded(&[(2.0, 1), (1.0, 1), (2.0, 3)]), [(1.0, 1), (2.0, 4)]);
-        assert_eq!((rounded(-12345.0, 3), rounded(0.0, 3)), (-12350.0, 0.0));
+        assert_eq!(limit_histogram(&[(2.0, 1), (1.0, 1), (2.0, 3)]), [(1.0, 1), (2.0, 4)]);
+        assert_eq!((round_to_digits(-12345.0, 3), round_to_digits(0.0, 3)), (-12350.0, 0.0));
     }
 
     #[test]
@@ -383,7 +384,8 @@ mod tests {
 
     #[test]
     fn figures_fall_on_few_places() {
-        let found: Vec<f64> = [21.04, 21.06, -0.04, 99.96, 123.4, 1_234_567.0].map(placed).into();
+        let found: Vec<f64> =
+            [21.04, 21.06, -0.04, 99.96, 123.4, 1_234_567.0].map(round_to_place).into();
         assert_eq!(found, [21.0, 21.1, 0.0, 100.0, 123.0, 1_230_000.0]);
     }
 }

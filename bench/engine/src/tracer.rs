@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 pub use crate::host::availability::Availability;
 
-use crate::case::{Case, Mode, Plan};
+use crate::case::{BatchPlan, BufferState, Case};
 use crate::error::{Error, Result};
 use crate::host::workload::{self, Batch};
 use crate::host::workspace::Workspace;
@@ -55,11 +55,11 @@ pub trait Tracer {
     fn set_up(&mut self, workspace: &Workspace) -> Result<()>;
 
     /// Runs the workload in batches, traced in its first mode, and keeps the tracer's output.
-    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &BatchPlan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(self.work(case), case, plan, self.batch_events());
-        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
-        let batches = workload::batches(&output)?;
-        self.remember(&workload::emitted_by_thread(&batches));
+        let output = self.emit(workspace, case, BufferState::Overwrite, &arguments)?;
+        let batches = workload::parse_batches(&output)?;
+        self.remember(&workload::count_events_by_thread(&batches));
         Ok(batches)
     }
 
@@ -82,7 +82,7 @@ pub trait Tracer {
     }
 
     /// Modes in which it is measured; none if it has no workload of `harness.h`, or only one.
-    fn modes(&self) -> &'static [Mode] {
+    fn modes(&self) -> &'static [BufferState] {
         &[]
     }
 
@@ -93,7 +93,13 @@ pub trait Tracer {
 
     /// Runs the workload with these arguments of `harness.h`, traced in one of its modes, and keeps
     /// the tracer's output; returns the workload's output.
-    fn emit(&mut self, _: &Workspace, _: &Case, _: Mode, _arguments: &[String]) -> Result<String> {
+    fn emit(
+        &mut self,
+        _: &Workspace,
+        _: &Case,
+        _: BufferState,
+        _arguments: &[String],
+    ) -> Result<String> {
         Err(Error::output(self.name(), "it has no workload of its own"))
     }
 
@@ -135,7 +141,7 @@ pub trait Tracer {
 }
 
 /// Arguments of a workload program that runs a case.
-pub fn batch_arguments(work: &str, case: &Case, plan: &Plan, events: u64) -> [String; 5] {
+pub fn batch_arguments(work: &str, case: &Case, plan: &BatchPlan, events: u64) -> [String; 5] {
     let count = plan.warm_up + plan.batches;
     let [threads, count, events] =
         [case.threads.into(), count.into(), events].map(|number| number.to_string());

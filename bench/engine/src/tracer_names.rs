@@ -4,17 +4,17 @@
 use crate::error::{Error, Result};
 
 /// Suffix of a tracer's name in a row that measures it a second time.
-const AGAIN: &str = " again";
+const AGAIN_SUFFIX: &str = " again";
 
 /// Returns true if these words select the tracer of this name; an empty list selects each.
-pub fn chosen(words: &[String], name: &str) -> bool {
-    words.is_empty() || words.iter().any(|word| chooses(word, name))
+pub fn is_chosen(words: &[String], name: &str) -> bool {
+    words.is_empty() || words.iter().any(|word| word_selects(word, name))
 }
 
 /// Returns true if a word is a tracer's name or its part before a `-`, ignoring case: `lttng`
 /// selects `lttng-ust` and `lttng-tracef`; `ftrace` selects `ftrace-uprobe`, and not `bpftrace`.
-fn chooses(word: &str, name: &str) -> bool {
-    let (word, name) = (word.trim(), name.strip_suffix(AGAIN).unwrap_or(name));
+fn word_selects(word: &str, name: &str) -> bool {
+    let (word, name) = (word.trim(), name.strip_suffix(AGAIN_SUFFIX).unwrap_or(name));
     let (Some(begin), Some(rest)) = (name.get(..word.len()), name.get(word.len()..)) else {
         return false;
     };
@@ -26,13 +26,13 @@ fn chooses(word: &str, name: &str) -> bool {
 /// # Errors
 ///
 /// If there is such a word; the error has the nearest name.
-pub fn check(words: &[String], names: &[&str]) -> Result<()> {
+pub fn check_words(words: &[String], names: &[&str]) -> Result<()> {
     for word in words {
         if word.trim().is_empty() {
             return Err(Error::output("--tracers", "an empty name would be all tracers'"));
         }
-        if !names.iter().any(|name| chooses(word, name)) {
-            let meant = nearest(word, names);
+        if !names.iter().any(|name| word_selects(word, name)) {
+            let meant = nearest_name(word, names);
             let meant = meant.map(|nearest| format!("do you mean {nearest}? "));
             let (meant, all) = (meant.unwrap_or_default(), names.join(", "));
             let message = format!("no tracer has such a name; {meant}There are {all}");
@@ -43,18 +43,18 @@ pub fn check(words: &[String], names: &[&str]) -> Result<()> {
 }
 
 /// Returns the words that choose none of these tracers.
-pub fn idle<'a>(words: &'a [String], names: &[&str]) -> Vec<&'a str> {
-    let has = |word: &str| names.iter().any(|name| chooses(word, name));
+pub fn unused_words<'a>(words: &'a [String], names: &[&str]) -> Vec<&'a str> {
+    let has = |word: &str| names.iter().any(|name| word_selects(word, name));
     words.iter().map(String::as_str).filter(|word| !has(word)).collect()
 }
 
 /// Returns true if a row's tracer is one of these, or measures one of them again.
 pub fn is_listed(names: &[&str], tracer: &str) -> bool {
-    names.contains(&tracer.strip_suffix(AGAIN).unwrap_or(tracer))
+    names.contains(&tracer.strip_suffix(AGAIN_SUFFIX).unwrap_or(tracer))
 }
 
 /// Returns the name, or beginning of names, with the fewest changed letters, if they are few.
-fn nearest<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
+fn nearest_name<'a>(word: &str, names: &[&'a str]) -> Option<&'a str> {
     let word = word.trim().to_lowercase();
     let begins = |name: &'a str| name.match_indices('-').map(move |(at, _)| &name[..at]);
     let all = names.iter().flat_map(|name| [*name].into_iter().chain(begins(name)));
@@ -89,16 +89,17 @@ mod tests {
             ("strace", ["strace", "strace again"], ["fastrace", "stra"]),
             (" trackway-c++", ["trackway-c++", "trackway-c++-off"], ["trackway", "trackway-c"]),
         ] {
-            assert!(chosen.iter().all(|name| chooses(word, name)), "{word}: {chosen:?}");
-            assert!(!others.iter().any(|name| chooses(word, name)), "{word}: {others:?}");
+            assert!(chosen.iter().all(|name| word_selects(word, name)), "{word}: {chosen:?}");
+            assert!(!others.iter().any(|name| word_selects(word, name)), "{word}: {others:?}");
         }
-        assert!(chosen(&[], "any"));
-        assert!(!chosen(&["é".to_owned(), String::new()], "strace"));
+        assert!(is_chosen(&[], "any"));
+        assert!(!is_chosen(&["é".to_owned(), String::new()], "strace"));
     }
 
     #[test]
     fn what_nobody_is_called_is_refused_with_who_is_meant() {
-        let error = |name: &str| check(&[name.to_owned()], &NAMES).expect_err(name).to_string();
+        let error =
+            |name: &str| check_words(&[name.to_owned()], &NAMES).expect_err(name).to_string();
         for (name, meant) in [("lttgn", "lttng"), ("bpftrac3", "bpftrace"), ("pref", "perf")] {
             let said = error(name);
             let expected = format!("{name}: no tracer has such a name; do you mean {meant}? There");
@@ -110,7 +111,7 @@ mod tests {
             assert!(error(part).contains("no tracer has such a name"), "{part}");
         }
         for name in ["LTTng", "trackway-rust", "ftrace", "none", "c", "systemtap"] {
-            check(&[name.to_owned()], &NAMES).expect(name);
+            check_words(&[name.to_owned()], &NAMES).expect(name);
         }
     }
 }

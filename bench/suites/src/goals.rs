@@ -6,7 +6,9 @@
 
 use trackway_bench_engine::case::Case;
 use trackway_bench_engine::null_control;
-use trackway_bench_engine::ratios::{ByRound, Form, at_most, floor, least, most};
+use trackway_bench_engine::ratios::{
+    FigureFormat, FiguresByRound, bar_at_least, bar_at_most, bar_without_bound, counted_bar_at_most,
+};
 use trackway_bench_engine::results::{Bar, Report, SuiteRows, Verdict};
 
 use crate::suites;
@@ -36,27 +38,27 @@ const EVENT_BYTES: f64 = 8.0;
 const START_US: f64 = 200.0;
 
 /// The goals that a suite shows: its name, and its bars.
-type Shown = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
+type SuiteGoals = (&'static str, fn(&Report, &SuiteRows) -> Vec<Bar>);
 
 /// All suites that show some, in the order in which they are measured.
-const SHOWN: [Shown; 12] = [
-    ("tracepoint", |_, suite| [events(suite), compared_events(suite)].concat()),
-    ("scaling", |_, suite| vec![two_threads(suite)]),
-    ("paths", suites::paths::bars),
-    ("syscall", |_, suite| suites::syscall::bars(suite)),
-    ("filter", |_, suite| suites::filter::bars(suite)),
-    ("sharing", |_, suite| suites::sharing::bars(suite)),
-    ("size", |_, suite| suites::size::bars(suite)),
-    ("startup", |_, suite| vec![start(suite)]),
-    ("reading", |_, suite| suites::reading::bars(suite)),
-    ("spans", |_, suite| suites::spans::bars(suite)),
-    ("preload", |_, suite| suites::preload::bars(suite)),
-    ("sessions", |_, suite| suites::sessions::bars(suite)),
+const GOALS_BY_SUITE: [SuiteGoals; 12] = [
+    ("tracepoint", |_, suite| [judge_events(suite), judge_compared_events(suite)].concat()),
+    ("scaling", |_, suite| vec![judge_two_threads(suite)]),
+    ("paths", suites::paths::judge_goals),
+    ("syscall", |_, suite| suites::syscall::judge_goals(suite)),
+    ("filter", |_, suite| suites::filter::judge_goals(suite)),
+    ("sharing", |_, suite| suites::sharing::judge_goals(suite)),
+    ("size", |_, suite| suites::size::judge_goals(suite)),
+    ("startup", |_, suite| vec![judge_program_start(suite)]),
+    ("reading", |_, suite| suites::reading::judge_goals(suite)),
+    ("spans", |_, suite| suites::spans::judge_goals(suite)),
+    ("preload", |_, suite| suites::preload::judge_goals(suite)),
+    ("sessions", |_, suite| suites::sessions::judge_goals(suite)),
 ];
 
 /// The lines of the design's table of bars, and the suite that shows each. The list is complete:
 /// the bench measures all of them.
-const DESIGN: [(&str, &str); 14] = [
+const DESIGN_GOALS: [(&str, &str); 14] = [
     ("tracepoint", "rdtsc alone, in a loop: the floor"),
     ("tracepoint", "one u32: less than LW-UST, the survey's lower bound"),
     ("tracepoint", "one u32: 4 times as fast as LTTng-UST (aim: 6)"),
@@ -75,13 +77,13 @@ const DESIGN: [(&str, &str); 14] = [
 
 /// Returns the bars of all goals: first those that the report's suites measured, then the design's
 /// goals for suites that did not run.
-pub(crate) fn all(report: &Report) -> Vec<Bar> {
+pub(crate) fn judge_goals(report: &Report) -> Vec<Bar> {
     let (mut bars, mut elsewhere) = (Vec::new(), Vec::new());
-    for (name, shown) in SHOWN {
+    for (name, shown) in GOALS_BY_SUITE {
         let suite = report.suites.get(name);
         let found = suite.map_or_else(Vec::new, |suite| shown(report, suite));
         if found.is_empty() {
-            let asked = DESIGN.iter().filter(|one| one.0 == name);
+            let asked = DESIGN_GOALS.iter().filter(|one| one.0 == name);
             elsewhere.extend(asked.map(|(_, what)| Bar {
                 measured: format!("not measured: trackway bench {name}"),
                 suite: name.to_owned(),
@@ -90,7 +92,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
         }
         for mut bar in found {
             name.clone_into(&mut bar.suite);
-            decide(&mut bar, suite);
+            withdraw_uncertain_verdict(&mut bar, suite);
             bars.push(bar);
         }
     }
@@ -98,7 +100,7 @@ pub(crate) fn all(report: &Report) -> Vec<Bar> {
 }
 
 /// Withdraws a verdict on one round, or on timed figures of a suite whose control differs.
-fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
+fn withdraw_uncertain_verdict(bar: &mut Bar, suite: Option<&SuiteRows>) {
     let rounds = suite.map_or(0, |suite| suite.rounds as usize);
     if bar.figure.is_none() {
         bar.rounds = rounds;
@@ -106,81 +108,91 @@ fn decide(bar: &mut Bar, suite: Option<&SuiteRows>) {
     if rounds < 2 && bar.verdict != Verdict::Unknown {
         bar.verdict = Verdict::Undecided;
     }
-    let control = suite.and_then(|suite| suite.rows.iter().find(|row| null_control::differs(row)));
+    let control = suite
+        .and_then(|suite| suite.rows.iter().find(|row| null_control::is_differing_control(row)));
     if let (Some(control), Some(_)) = (control, bar.figure) {
-        bar.is_not_decided(format!("{} differs", control.tracer));
+        bar.withdraw_verdict(format!("{} differs", control.tracer));
     }
 }
 
 /// Takes the cost of an event in a case; nothing for a tracer that did not do its work.
-fn event(suite: &SuiteRows, tracer: &str, case: &Case) -> ByRound {
-    ByRound::of(suite.row(tracer, &case.words()))
+fn event_cost(suite: &SuiteRows, tracer: &str, case: &Case) -> FiguresByRound {
+    FiguresByRound::of(suite.row(tracer, &case.words()))
 }
 
-fn events(suite: &SuiteRows) -> Vec<Bar> {
-    let ns = |tracer: &str| event(suite, tracer, &Case::SIMPLEST);
-    let views = |tracer: &str| event(suite, tracer, &Case::VIEWS);
+fn judge_events(suite: &SuiteRows) -> Vec<Bar> {
+    let ns = |tracer: &str| event_cost(suite, tracer, &Case::SIMPLEST);
+    let views = |tracer: &str| event_cost(suite, tracer, &Case::VIEWS);
     let ours = ns(TRACKWAY);
     vec![
-        floor("rdtsc alone, in a loop: the floor", ns(RDTSC).estimate(), Form::of(1, "ns")),
-        most(
+        bar_without_bound(
+            "rdtsc alone, in a loop: the floor",
+            ns(RDTSC).estimate(),
+            FigureFormat::of(1, "ns"),
+        ),
+        bar_at_most(
             &format!("one u32: at most rdtsc + {ABOVE_CLOCK_NS} ns"),
             ours.less(&ns(RDTSC)).estimate(),
             ABOVE_CLOCK_NS,
-            Form::signed(1, "ns"),
+            FigureFormat::signed(1, "ns"),
         ),
-        most(
+        bar_at_most(
             "one u32: less than LW-UST, the survey's lower bound",
             ours.over(&ns(LW_UST)).estimate(),
             1.0,
-            Form::PART,
+            FigureFormat::PART,
         ),
-        least(
+        bar_at_least(
             &format!("one u32: {FASTER_THAN_LTTNG} times as fast as LTTng-UST (aim: 6)"),
             ns(LTTNG).over(&ours).estimate(),
             FASTER_THAN_LTTNG,
-            Form::TIMES,
+            FigureFormat::TIMES,
         ),
-        most(
+        bar_at_most(
             &format!("off: at most {OFF_NS} ns"),
             ns(TRACKWAY_OFF).less(&ns(EMPTY)).estimate(),
             OFF_NS,
-            Form::signed(2, "ns"),
+            FigureFormat::signed(2, "ns"),
         ),
-        most(
+        bar_at_most(
             &format!("Rust, one u32: at most {RUST_AS_C:.2} of C"),
             ns(RUST).over(&ours).estimate(),
             RUST_AS_C,
-            Form::PART,
+            FigureFormat::PART,
         ),
-        most(
+        bar_at_most(
             &format!("C++, a view and a vector: at most {CXX_AS_C:.2} of C"),
             views(CXX).over(&views(TRACKWAY)).estimate(),
             CXX_AS_C,
-            Form::PART,
+            FigureFormat::PART,
         ),
     ]
 }
 
 /// Judges events relative to tracers that format text or enter the kernel, and by their bytes.
-fn compared_events(suite: &SuiteRows) -> Vec<Bar> {
+fn judge_compared_events(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST;
-    let ns = |tracer: &str| event(suite, tracer, &one);
-    let printf_ns = |tracer: &str| event(suite, tracer, &Case::PRINTF);
+    let ns = |tracer: &str| event_cost(suite, tracer, &one);
+    let printf_ns = |tracer: &str| event_cost(suite, tracer, &Case::PRINTF);
     let relative_to_probe = |tracer: &str, words: &str| {
         let what = format!("one u32: {FASTER_THAN_PROBES} times as fast as USDT by {words}");
-        least(&what, ns(tracer).over(&ns(TRACKWAY)).estimate(), FASTER_THAN_PROBES, Form::TIMES)
+        bar_at_least(
+            &what,
+            ns(tracer).over(&ns(TRACKWAY)).estimate(),
+            FASTER_THAN_PROBES,
+            FigureFormat::TIMES,
+        )
     };
     vec![
-        least(
+        bar_at_least(
             &format!("trackway_printf: {FASTER_THAN_TRACEF} times as fast as lttng_ust_tracef"),
             printf_ns(TRACEF).over(&printf_ns(TRACKWAY_PRINTF)).estimate(),
             FASTER_THAN_TRACEF,
-            Form::TIMES,
+            FigureFormat::TIMES,
         ),
         relative_to_probe(FTRACE_UPROBE, "ftrace's uprobe"),
         relative_to_probe(BPFTRACE, "bpftrace"),
-        at_most(
+        counted_bar_at_most(
             &format!("bytes of an event with one u32: at most {EVENT_BYTES}"),
             suite
                 .row(TRACKWAY, &one.words())
@@ -195,12 +207,12 @@ fn compared_events(suite: &SuiteRows) -> Vec<Bar> {
 }
 
 /// Judges the start of a program without a session, in time and in threads.
-fn start(suite: &SuiteRows) -> Bar {
+fn judge_program_start(suite: &SuiteRows) -> Bar {
     let ours = suite.rows.iter().find(|row| row.tracer == TRACKWAY_OFF);
-    let added_us = ByRound::above_baseline(suite, ours).estimate();
+    let added_us = FiguresByRound::above_baseline(suite, ours).estimate();
     let threads = ours.and_then(|ours| ours.extra.get(THREADS)).copied().unwrap_or_default();
     let what = format!("start of a process: at most +{START_US} µs, and no thread");
-    let mut bar = most(&what, added_us, START_US, Form::signed(0, "µs"));
+    let mut bar = bar_at_most(&what, added_us, START_US, FigureFormat::signed(0, "µs"));
     if bar.figure.is_some() {
         bar.measured += &format!(", {threads} thread");
     }
@@ -217,41 +229,43 @@ fn start(suite: &SuiteRows) -> Bar {
 /// bar differs: an event reads the clock and does more, for which the design itself allows 8 ns, so
 /// an event that just meets that limit would miss the literal bar. The bar is about the cost of the
 /// second thread.
-fn two_threads(suite: &SuiteRows) -> Bar {
-    let ns = |tracer, threads| event(suite, tracer, &Case::SIMPLEST.with_threads(threads));
+fn judge_two_threads(suite: &SuiteRows) -> Bar {
+    let ns = |tracer, threads| event_cost(suite, tracer, &Case::SIMPLEST.with_threads(threads));
     let scaling = |tracer| ns(tracer, 2).over(&ns(tracer, 1));
-    most(
+    bar_at_most(
         &format!("two threads: at most {TWO_THREADS:.2} of what two of rdtsc lose"),
         scaling(TRACKWAY).over(&scaling(RDTSC)).estimate(),
         TWO_THREADS,
-        Form::PART,
+        FigureFormat::PART,
     )
 }
 
 #[cfg(test)]
 mod tests {
     use trackway_bench_engine::results::Row;
-    use trackway_bench_engine::results::fixtures::{report, steady, with_extra};
+    use trackway_bench_engine::results::fixtures::{
+        report_of_suite, steady_row, with_extra_figure,
+    };
     use trackway_bench_engine::stats::Ratio;
 
     use super::*;
 
     /// Returns the bars of one suite.
-    fn verdicts(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
-        let bars = all(report).into_iter().filter(|bar| bar.suite == suite);
+    fn verdicts_of_suite(report: &Report, suite: &str) -> Vec<(String, Verdict)> {
+        let bars = judge_goals(report).into_iter().filter(|bar| bar.suite == suite);
         bars.map(|bar| (bar.measured, bar.verdict)).collect()
     }
 
-    fn numbers() -> Report {
+    fn test_report() -> Report {
         let one = Case::SIMPLEST.words();
-        let ours = Row { bytes_per_event: Some(8.004), ..steady(TRACKWAY, &one, 21.0) };
+        let ours = Row { bytes_per_event: Some(8.004), ..steady_row(TRACKWAY, &one, 21.0) };
         let rows = [
-            steady(RDTSC, &one, 15.5),
+            steady_row(RDTSC, &one, 15.5),
             ours,
-            steady(LTTNG, &one, 126.0),
-            steady(FTRACE_UPROBE, &one, 105.0),
+            steady_row(LTTNG, &one, 126.0),
+            steady_row(FTRACE_UPROBE, &one, 105.0),
         ];
-        report("tracepoint", rows)
+        report_of_suite("tracepoint", rows)
     }
 
     #[test]
@@ -270,18 +284,18 @@ mod tests {
             missing,
             ("8.00".to_owned(), Verdict::Holds),
         ];
-        assert_eq!(verdicts(&numbers(), "tracepoint"), expected);
+        assert_eq!(verdicts_of_suite(&test_report(), "tracepoint"), expected);
     }
 
     #[test]
     fn one_round_decides_nothing() {
-        let mut quick = numbers();
+        let mut quick = test_report();
         let suite = quick.suites.get_mut("tracepoint").expect("there");
         suite.rounds = 1;
         for row in &mut suite.rows {
             row.samples.truncate(1);
         }
-        let bars = all(&quick);
+        let bars = judge_goals(&quick);
         let found = bars.iter().filter(|bar| bar.verdict != Verdict::Unknown);
         let found: Vec<(&str, String)> =
             found.map(|bar| (bar.measured.as_str(), bar.standing())).collect();
@@ -291,13 +305,13 @@ mod tests {
 
     #[test]
     fn a_control_that_differs_leaves_open_what_is_not_counted() {
-        let mut report = numbers();
+        let mut report = test_report();
         let suite = report.suites.get_mut("tracepoint").expect("there");
         let again = format!("{TRACKWAY} again");
         let times = Some(Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
-        suite.rows.push(Row { times, is_control: true, ..steady(&again, "u32", 25.0) });
+        suite.rows.push(Row { times, is_control: true, ..steady_row(&again, "u32", 25.0) });
         let standing = |report: &Report| -> Vec<String> {
-            let bars = all(report).into_iter().filter(|bar| bar.suite == "tracepoint");
+            let bars = judge_goals(report).into_iter().filter(|bar| bar.suite == "tracepoint");
             bars.map(|bar| bar.standing()).filter(|standing| !standing.is_empty()).collect()
         };
         let open = "not decided: trackway again differs";
@@ -313,13 +327,16 @@ mod tests {
 
     #[test]
     fn each_bar_of_the_design_has_its_line_whatever_was_measured() {
-        assert!(DESIGN.iter().all(|line| SHOWN.iter().any(|shown| shown.0 == line.0)));
-        let nothing = all(&Report::default());
-        assert_eq!(nothing.len(), DESIGN.len());
-        for report in [numbers(), report("drain", []), report("reading", [])] {
-            for (suite, what) in DESIGN {
+        assert!(
+            DESIGN_GOALS.iter().all(|line| GOALS_BY_SUITE.iter().any(|shown| shown.0 == line.0))
+        );
+        let nothing = judge_goals(&Report::default());
+        assert_eq!(nothing.len(), DESIGN_GOALS.len());
+        for report in [test_report(), report_of_suite("drain", []), report_of_suite("reading", [])]
+        {
+            for (suite, what) in DESIGN_GOALS {
                 let shown: Vec<Bar> =
-                    all(&report).into_iter().filter(|bar| bar.suite == suite).collect();
+                    judge_goals(&report).into_iter().filter(|bar| bar.suite == suite).collect();
                 let is_there = shown.iter().any(|bar| bar.what == what);
                 let is_measured = report.suites.contains_key(suite) && !shown.is_empty();
                 assert!(is_there || is_measured, "{what}");
@@ -331,21 +348,25 @@ mod tests {
     fn two_threads_are_held_against_two_of_the_clock() {
         let case = |threads| Case::SIMPLEST.with_threads(threads).words();
         let rows = [
-            steady(RDTSC, &case(1), 15.0),
-            steady(RDTSC, &case(2), 18.0),
-            steady(TRACKWAY, &case(1), 20.0),
-            steady(TRACKWAY, &case(2), 30.0),
+            steady_row(RDTSC, &case(1), 15.0),
+            steady_row(RDTSC, &case(2), 18.0),
+            steady_row(TRACKWAY, &case(1), 20.0),
+            steady_row(TRACKWAY, &case(2), 30.0),
         ];
-        let verdicts = verdicts(&report("scaling", rows), "scaling");
+        let verdicts = verdicts_of_suite(&report_of_suite("scaling", rows), "scaling");
         assert_eq!(verdicts, [("1.25 of it (1.25 to 1.25)".to_owned(), Verdict::Misses)]);
     }
 
     #[test]
     fn a_thread_misses_the_bar_however_fast_the_start() {
         let started = |threads| {
-            let ours = with_extra(steady(TRACKWAY_OFF, "spawn", 500.0), THREADS, threads);
+            let ours =
+                with_extra_figure(steady_row(TRACKWAY_OFF, "spawn", 500.0), THREADS, threads);
             let ours = Row { baseline: Some(0), ..ours };
-            verdicts(&report("startup", [steady(EMPTY, "spawn", 350.0), ours]), "startup")
+            verdicts_of_suite(
+                &report_of_suite("startup", [steady_row(EMPTY, "spawn", 350.0), ours]),
+                "startup",
+            )
         };
         let held = ("+150 µs (+150 to +150), 1 thread".to_owned(), Verdict::Holds);
         assert_eq!(started(1.0), [held]);

@@ -23,8 +23,8 @@ use trackway_bench_engine::run::Catalogue;
 
 /// All that can be measured, for the engine.
 pub const CATALOGUE: Catalogue = Catalogue {
-    suites: suites::all,
-    goals: goals::all,
+    suites: suites::all_suites,
+    goals: goals::judge_goals,
     requirements: requirements::REQUIREMENTS,
     sources: &workloads::SOURCES,
 };

@@ -9,7 +9,7 @@ use trackway_bench_engine::host::requirements::{Need, Requirements};
 pub(crate) const REQUIREMENTS: Requirements =
     Requirements { programs: &PROGRAMS, headers: &HEADERS };
 
-const fn need(
+const fn build_need(
     name: &'static str,
     package: &'static str,
     rows: &'static str,
@@ -20,40 +20,40 @@ const fn need(
 
 /// All programs.
 const PROGRAMS: [Need; 28] = [
-    need("cc", "gcc", "nearly all", "--version"),
-    need("c++", "g++", "trackway-c++, tracy", "--version"),
-    need("clang", "clang", "clang of preload; filter's C is compiled by gcc", "--version"),
-    need("cargo", "cargo", "trackway-rust, tracy, fastrace, all of spans", ""),
-    need("lttng", "lttng-tools", "LTTng's", "--version"),
-    need("lttng-sessiond", "lttng-tools", "LTTng's", ""),
-    need("babeltrace2", "babeltrace2", "babeltrace2 of reading and size", "--version"),
-    need("perf", "linux-perf", "perf, all of breakdown", "--version"),
-    need("addr2line", "binutils", "all of breakdown", "--version"),
-    need("bpftrace", "bpftrace", "bpftrace", "--version"),
-    need("strace", "strace", "strace of syscall", "--version"),
-    need("uftrace", "uftrace", "uftrace", "--version"),
-    need("cyclictest", "rt-tests", "cyclictest of latency", ""),
-    need("hackbench", "rt-tests", "hackbench of workload", ""),
-    need("stress-ng", "stress-ng", "stress-ng of workload", "--version"),
-    need("/usr/sbin/apache2", "apache2-bin", "apache2 of workload", "-v"),
-    need("ab", "apache2-utils", "apache2 of workload", "-V"),
-    need("redis-benchmark", "redis-tools", "redis of workload", "--version"),
-    need("sqlite3", "sqlite3", "sqlite3 of workload and preload", "--version"),
-    need("tbench", "dbench", "tbench of workload", ""),
-    need("/usr/bin/tbench_srv", "dbench", "tbench of workload", ""),
-    need("dbench", "dbench", "dbench of workload", ""),
-    need("python3", "python3", "python3 of preload", "--version"),
-    need("perl", "perl", "perl of preload", ""),
-    need("gcc", "gcc", "cc1 of preload", ""),
-    need("git", "git", "git of preload", "--version"),
-    need("jq", "jq", "jq of preload", "--version"),
-    need("bash", "bash", "bash of preload", ""),
+    build_need("cc", "gcc", "nearly all", "--version"),
+    build_need("c++", "g++", "trackway-c++, tracy", "--version"),
+    build_need("clang", "clang", "clang of preload; filter's C is compiled by gcc", "--version"),
+    build_need("cargo", "cargo", "trackway-rust, tracy, fastrace, all of spans", ""),
+    build_need("lttng", "lttng-tools", "LTTng's", "--version"),
+    build_need("lttng-sessiond", "lttng-tools", "LTTng's", ""),
+    build_need("babeltrace2", "babeltrace2", "babeltrace2 of reading and size", "--version"),
+    build_need("perf", "linux-perf", "perf, all of breakdown", "--version"),
+    build_need("addr2line", "binutils", "all of breakdown", "--version"),
+    build_need("bpftrace", "bpftrace", "bpftrace", "--version"),
+    build_need("strace", "strace", "strace of syscall", "--version"),
+    build_need("uftrace", "uftrace", "uftrace", "--version"),
+    build_need("cyclictest", "rt-tests", "cyclictest of latency", ""),
+    build_need("hackbench", "rt-tests", "hackbench of workload", ""),
+    build_need("stress-ng", "stress-ng", "stress-ng of workload", "--version"),
+    build_need("/usr/sbin/apache2", "apache2-bin", "apache2 of workload", "-v"),
+    build_need("ab", "apache2-utils", "apache2 of workload", "-V"),
+    build_need("redis-benchmark", "redis-tools", "redis of workload", "--version"),
+    build_need("sqlite3", "sqlite3", "sqlite3 of workload and preload", "--version"),
+    build_need("tbench", "dbench", "tbench of workload", ""),
+    build_need("/usr/bin/tbench_srv", "dbench", "tbench of workload", ""),
+    build_need("dbench", "dbench", "dbench of workload", ""),
+    build_need("python3", "python3", "python3 of preload", "--version"),
+    build_need("perl", "perl", "perl of preload", ""),
+    build_need("gcc", "gcc", "cc1 of preload", ""),
+    build_need("git", "git", "git of preload", "--version"),
+    build_need("jq", "jq", "jq of preload", "--version"),
+    build_need("bash", "bash", "bash of preload", ""),
 ];
 
 /// Headers likewise.
 const HEADERS: [Need; 2] = [
-    need("lttng/tracepoint.h", "liblttng-ust-dev", "LTTng's", ""),
-    need("sys/sdt.h", "systemtap-sdt-dev", "ftrace-uprobe, perf, bpftrace", ""),
+    build_need("lttng/tracepoint.h", "liblttng-ust-dev", "LTTng's", ""),
+    build_need("sys/sdt.h", "systemtap-sdt-dev", "ftrace-uprobe, perf, bpftrace", ""),
 ];
 
 #[cfg(test)]
@@ -71,11 +71,11 @@ mod tests {
     const PREFIXES: [&str; 5] =
         ["Command::new(\"", "has(\"", "found.add(\"", "found.add_as(\"", "needs(\""];
 
-    fn sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
+    fn collect_sources(folder: &Path, found: &mut Vec<(PathBuf, String)>) {
         for entry in fs::read_dir(folder).expect("a folder of sources") {
             let path = entry.expect("an entry").path();
             if path.is_dir() {
-                sources(&path, found);
+                collect_sources(&path, found);
             } else if path.extension().is_some_and(|end| end == "rs")
                 && !path.ends_with("requirements.rs")
             {
@@ -91,7 +91,7 @@ mod tests {
         let mut all = Vec::new();
         let bench = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         for package in ["engine", "suites"] {
-            sources(&bench.join(package).join("src"), &mut all);
+            collect_sources(&bench.join(package).join("src"), &mut all);
         }
         all.retain(|(path, _)| !path.ends_with("tests.rs") && !path.ends_with("absent.rs"));
         let is_known = |name: &str| {

@@ -57,7 +57,8 @@ pub mod context {
 }
 
 /// Most bytes of a record's header and contexts, but those of applications.
-pub const ORDINARY_BYTES_MAX: usize = EXTENDED_BYTES + trackway_schema::context::bytes_of(u32::MAX);
+pub const ORDINARY_BYTES_MAX: usize =
+    EXTENDED_BYTES + trackway_schema::context::record_bytes_of(u32::MAX);
 
 const _: () = assert!(
     // Two strings, and two numbers.

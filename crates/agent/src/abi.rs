@@ -97,7 +97,7 @@ pub struct Event {
 
 impl Event {
     /// Makes an event with nothing but its enable word, which is all that recording reads.
-    pub(crate) const fn handle(enabled: &AtomicU32) -> Self {
+    pub(crate) const fn with_enable_word(enabled: &AtomicU32) -> Self {
         Self {
             enabled,
             emit: None,

@@ -11,7 +11,7 @@ use trackway_jit::helper::Word;
 /// # Safety
 /// The headroom of a staged payload lies before `end`; `name` has `PROCNAME_BYTES` bytes.
 #[inline(always)]
-pub(crate) unsafe fn write(
+pub(crate) unsafe fn write_contexts(
     end: *mut u8,
     wanted: u32,
     pid: u32,
@@ -44,7 +44,7 @@ pub(crate) unsafe fn write(
 
 /// The same values for filters; `name` is where the thread's name lies in a frame's bytes.
 #[inline(always)]
-pub(crate) const fn for_filters(pid: u32, tid: u32, name: Word) -> Contexts {
+pub(crate) const fn filter_contexts(pid: u32, tid: u32, name: Word) -> Contexts {
     Contexts::NONE
         .with_signed(VPID, pid.cast_signed())
         .with_signed(VTID, tid.cast_signed())

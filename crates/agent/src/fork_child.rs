@@ -17,12 +17,12 @@ use crate::sync::claims;
 /// Returns the process stamp, and makes it if this process has none: at start, and in a fork child.
 /// Zero while another thread, or the code that this signal handler interrupted, makes it.
 pub(crate) fn ensure_stamp() -> u64 {
-    PROCESS.ensure_stamp(reset)
+    PROCESS.ensure_stamp(reset_process_state)
 }
 
 /// Resets everything that this process must not have from its parent. At the library's start the
 /// omitted modules are still untouched.
-fn reset(is_fork_child: bool) {
+fn reset_process_state(is_fork_child: bool) {
     // Before the decisions: a signal handler that decides in between counts this process as well.
     MappedWindow::reset_all();
     if is_fork_child {

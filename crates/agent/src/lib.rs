@@ -49,7 +49,7 @@ mod tls;
 pub use clone::{CloneArguments, clone};
 pub use emit::fast_path::emit;
 pub use registration::dynamic;
-pub use registration::register::register;
+pub use registration::register::register_events;
 pub use start::{abort, is_first_copy, start};
 pub use state::thread::{THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 pub use trackway_sys::Errno;

@@ -13,8 +13,8 @@ use trackway_abi::region::CLAIM_REGIONS_PER_CPU;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
-use trackway_sys::memory::Zeros;
-use trackway_sys::process::{Users, has_more_rights, identity, restart_sequences};
+use trackway_sys::memory::ZeroPages;
+use trackway_sys::process::{Users, current_identity, has_elevated_rights, restart_sequences};
 use trackway_sys::signal::SignalSet;
 use trackway_window::{Owner, SessionLayout, Window, WriterPath};
 
@@ -65,7 +65,7 @@ impl WrappedFunction {
 
 /// Looks up all wrapped functions at load, because dlsym(3) may not be called in all places where
 /// set*id may: in a signal handler, or in the fork child of a program with threads.
-pub(crate) fn resolve_wrapped() {
+pub(crate) fn resolve_wrapped_functions() {
     for wrapped in [&SETUID, &SETEUID, &SETREUID, &SETRESUID] {
         wrapped.resolve();
     }
@@ -92,7 +92,7 @@ static CHANGES_UNDERWAY: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug)]
 pub struct UserChange {
     /// The zeros that replace the window, if the new user may not have it any more.
-    zeros: Option<Zeros>,
+    zeros: Option<ZeroPages>,
     /// True if this process changes its user. False in a vfork child, which has its parent's memory
     /// and is about to call exec.
     is_ours: bool,
@@ -123,7 +123,7 @@ impl UserChange {
     /// Completes the change after the C library's function has succeeded.
     pub fn complete(&mut self) {
         if self.is_ours && must_move(Users::current()) {
-            users_changed(&mut self.zeros);
+            move_to_user_window(&mut self.zeros);
         }
     }
 }
@@ -167,7 +167,7 @@ extern "C" fn finish_in_fork_child() {
         let _ = window.blank(true, mapped.used_bytes_max(&window));
         let _ = window.blank(false, mapped.used_bytes_max(&window));
     }
-    move_once(Users::current(), &mut None);
+    move_process_once(Users::current(), &mut None);
     if let Some(mapped) = PROCESS.current_window() {
         register_events_in(mapped);
     }
@@ -178,7 +178,7 @@ extern "C" fn finish_in_fork_child() {
 /// Moves, after a successful set*id function, to the window of the process's present user. Any
 /// thread, any signal handler; errno is unchanged. Waits only for claims, for a few milliseconds.
 #[inline(never)]
-fn users_changed(zeros: &mut Option<Zeros>) {
+fn move_to_user_window(zeros: &mut Option<ZeroPages>) {
     let errno = Errno::last();
     // A handler of this thread that called this in the middle would wait for itself.
     let before = SignalSet::all().block();
@@ -192,7 +192,7 @@ fn users_changed(zeros: &mut Option<Zeros>) {
         ensure_stamp();
         // ORDERING: SeqCst, all three: the Dekker pair above.
         let requests = REQUESTS.load(Ordering::SeqCst);
-        move_once(Users::current(), zeros);
+        move_process_once(Users::current(), zeros);
         lock.store(0, Ordering::SeqCst);
         if REQUESTS.load(Ordering::SeqCst) == requests {
             break;
@@ -210,13 +210,13 @@ fn must_move(users: Users) -> bool {
     }
 }
 
-fn move_once(users: Users, zeros: &mut Option<Zeros>) {
+fn move_process_once(users: Users, zeros: &mut Option<ZeroPages>) {
     if !must_move(users) {
         return;
     }
     // A user may truncate their window, which kills its users. So only a process that is that
     // user's for good enters it.
-    let uid = users.only().filter(|&uid| uid == 0 || !has_more_rights());
+    let uid = users.only().filter(|&uid| uid == 0 || !has_elevated_rights());
     // If none can be opened, the process is in none.
     let next = uid.and_then(NextWindow::open);
     if let Some(mapped) = PROCESS.current_window() {
@@ -226,7 +226,7 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
             next.discard();
             return;
         }
-        if leave(mapped, zeros).is_err() {
+        if leave_window(mapped, zeros).is_err() {
             if let Some(next) = next {
                 next.discard();
             }
@@ -234,7 +234,7 @@ fn move_once(users: Users, zeros: &mut Option<Zeros>) {
         }
     }
     if let Some(next) = next {
-        enter(&next);
+        enter_window(&next);
     }
 }
 
@@ -280,9 +280,9 @@ struct Layouts(UnsafeCell<[Option<SessionLayout>; SESSIONS_MAX]>);
 unsafe impl Sync for Layouts {}
 
 /// Leaves a window. Afterwards zeros are in its place, and all earlier records are whole.
-fn leave(mapped: &'static MappedWindow, zeros: &mut Option<Zeros>) -> Result<(), Errno> {
+fn leave_window(mapped: &'static MappedWindow, zeros: &mut Option<ZeroPages>) -> Result<(), Errno> {
     let Some(window) = &mapped.window() else { return Ok(()) };
-    if !zeros.as_ref().is_some_and(Zeros::are_whole) {
+    if !zeros.as_ref().is_some_and(ZeroPages::are_whole) {
         *zeros = None;
     }
     // Another thread may be extending the window, so it is looked up each time
@@ -290,8 +290,9 @@ fn leave(mapped: &'static MappedWindow, zeros: &mut Option<Zeros>) -> Result<(),
     let mut blank = |fixed_part| {
         let Some(window) = mapped.whole_window() else { return Ok(()) };
         let reach = mapped.used_bytes_max(&window);
-        let suffice =
-            |zeros: &Zeros| zeros.suffice(window.reserved_bytes(), window.mapped_bytes(), reach);
+        let suffice = |zeros: &ZeroPages| {
+            zeros.suffice(window.reserved_bytes(), window.mapped_bytes(), reach)
+        };
         match zeros.as_mut().filter(|zeros| suffice(zeros)) {
             Some(zeros) => window.blank_by(zeros, fixed_part),
             None => window.blank(fixed_part, reach),
@@ -386,7 +387,7 @@ fn wait_for_claims(
 }
 
 /// Enters a window, if an entry is free for it.
-fn enter(next: &NextWindow) {
+fn enter_window(next: &NextWindow) {
     let mapped = if let Some(mapped) = MappedWindow::find_by_file(next.file) {
         // The process is back in a window that it has left.
         next.discard();
@@ -407,7 +408,7 @@ fn enter(next: &NextWindow) {
     mapped.set_uid(next.uid);
     // Keeps the slot in the process table that old claims name, if it is still the process's.
     let place = Owner::from_word(mapped.slot.load(Ordering::Relaxed));
-    let who = identity();
+    let who = current_identity();
     if !window.holds(place, who.pid) {
         mapped.slot.store(window.enter_process(&who).owner_word(0), Ordering::Relaxed);
     }
@@ -418,6 +419,6 @@ fn enter(next: &NextWindow) {
 
 /// Registers the process's events in the window, and retargets sites that point at another one.
 fn register_events_in(mapped: &'static MappedWindow) {
-    register::intern_all(mapped);
+    register::intern_archived_descriptions(mapped);
     event_archive::set_abandoned_words(event_archive::RETARGET, Some(mapped));
 }

@@ -20,26 +20,27 @@ use crate::state::window_map::MappedWindow;
 ///
 /// # Safety
 /// `name` is null or a C string.
-pub unsafe fn request(name: *const c_char) -> usize {
+pub unsafe fn request_snapshots(name: *const c_char) -> usize {
     // SAFETY: the caller's promise.
     let name = (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) }.to_bytes());
     let Some(mapped) = PROCESS.current_window() else { return 0 };
     // A fork child's first call may open files in /proc, and fail to.
     let errno = Errno::last();
     ensure_stamp();
-    let count = request_in(mapped, name);
+    let count = request_snapshots_in(mapped, name);
     errno.set();
     count
 }
 
-fn request_in(mapped: &MappedWindow, name: Option<&[u8]>) -> usize {
+fn request_snapshots_in(mapped: &MappedWindow, name: Option<&[u8]>) -> usize {
     let Some(window) = &mapped.window() else { return 0 };
     let mut traces = [[0; 2]; SESSIONS_MAX];
     let mut count = 0;
     for slot in window.active_sessions() {
         let session = window.session(slot);
         let is_requested = name.is_none_or(|name| has_name(session, name));
-        let layout = if is_requested { prefilter::decide(mapped, slot) } else { None };
+        let layout =
+            if is_requested { prefilter::decide_participation(mapped, slot) } else { None };
         if layout.is_none_or(|layout| layout.flags & flag::OVERWRITE == 0) {
             continue;
         }

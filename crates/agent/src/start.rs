@@ -6,7 +6,7 @@
 use core::ffi::{CStr, c_void};
 
 use trackway_sys::Errno;
-use trackway_sys::process::has_more_rights;
+use trackway_sys::process::has_elevated_rights;
 use trackway_window::OpenError;
 
 use crate::emit::blocking;
@@ -35,19 +35,19 @@ pub fn start() {
     let errno = Errno::last(); // restored at the end
     store_folder();
     blocking::set_allowed(read_variable(BLOCKING_VARIABLE));
-    setuid::resolve_wrapped();
+    setuid::resolve_wrapped_functions();
     match map_first_window() {
         Ok(mapped) => {
-            if let Some(page) = trackway_sys::memory::wiped_on_fork() {
+            if let Some(page) = trackway_sys::memory::map_wiped_on_fork() {
                 let mut tokens = [0; 8];
                 read_tokens(&mut tokens);
-                executable::read();
-                filters::executable_memory::prepare();
+                executable::read_path_and_name();
+                filters::executable_memory::map_code_memory();
                 PROCESS.start(mapped, page, &tokens);
                 let stamp = ensure_stamp();
                 // Fills this thread's line, so that it needs no system call in a sandbox later.
                 // Without its name: programs name their threads after this.
-                thread::identify(stamp, false);
+                thread::identify_thread(stamp, false);
                 register::register_loaded_modules();
                 if tokens != [0; 8] && !PROCESS.holds_awaited_token() {
                     print_reason(UNKNOWN_TOKEN);
@@ -69,7 +69,7 @@ fn map_first_window() -> Result<&'static MappedWindow, OpenError> {
     // SAFETY: geteuid has no preconditions.
     let uid = unsafe { libc::geteuid() };
     // A user may truncate their window, which kills its users: not those with more rights.
-    if uid != 0 && has_more_rights() {
+    if uid != 0 && has_elevated_rights() {
         return Err(OpenError::NotOurs);
     }
     let (window, fd) = open_window(uid)?;

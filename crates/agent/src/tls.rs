@@ -101,7 +101,7 @@ define!("trackway_thread", bytes = LINE_BYTES, alignment = 64);
 
 /// Returns the address of the calling thread's line, which no two living threads share.
 #[inline(always)]
-pub(crate) fn line<T>() -> *mut T {
+pub(crate) fn thread_line<T>() -> *mut T {
     address_of!("trackway_thread")
 }
 

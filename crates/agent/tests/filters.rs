@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use fixture::{Fixture, Recording, Sizes, fixture};
+use fixture::{Fixture, Recording, Sizes, shared_fixture};
 use trackway_abi::session::{filters_word, flag};
 use trackway_abi::window::granule;
 use trackway_filter::compile::compile;
@@ -19,7 +19,7 @@ use trackway_sys::thread::CpuSet;
 
 /// Serializes tests: one thread at a time makes links, and a thread that waits too long counts the
 /// event. (In a debug build on a busy machine, a link takes long.)
-fn serialize() -> MutexGuard<'static, ()> {
+fn serialize_tests() -> MutexGuard<'static, ()> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -88,7 +88,7 @@ impl Filters {
 }
 
 /// Returns an object for events with a number.
-fn object(text: &str) -> Vec<u8> {
+fn compile_object(text: &str) -> Vec<u8> {
     let number = Member { name: "number".into(), of: Scalar::U64.into() };
     let contexts = Layout::program_contexts();
     let layout = Layout { fields: vec![number], contexts, ..Layout::default() };
@@ -96,7 +96,7 @@ fn object(text: &str) -> Vec<u8> {
 }
 
 /// Visits every CPU, if a process has requested it.
-fn visit_if_asked(fixture: &Fixture) -> bool {
+fn visit_cpus_if_requested(fixture: &Fixture) -> bool {
     let header = fixture.window.header();
     let asked = header.visits_asked.load(Ordering::Acquire);
     if asked == header.visits_done.load(Ordering::Relaxed) {
@@ -117,17 +117,19 @@ fn emit_all(event: &fixture::Event, numbers: std::ops::Range<u64>) {
 
 #[test]
 fn what_a_filter_does_not_pass_is_not_recorded() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("pass:*", Sizes::default(), |_| {});
     let event = fixture.event(c"pass", c"number");
     let other = fixture.event(c"pass", c"other");
     let mut filters = Filters::of(recording);
     emit_all(&event, 0..2); // unfiltered
-    filters.set(&[("pass:number", &object("number % 10 == 3"))]);
+    filters.set(&[("pass:number", &compile_object("number % 10 == 3"))]);
     emit_all(&event, 10..30);
     emit_all(&other, 90..92); // no filter is about it
-    filters
-        .set(&[("pass:*", &object("number >= 45 && number < 50")), ("*", &object("number & 1"))]);
+    filters.set(&[
+        ("pass:*", &compile_object("number >= 45 && number < 50")),
+        ("*", &compile_object("number & 1")),
+    ]);
     emit_all(&event, 40..60);
     emit_all(&other, 40..60);
     filters.remove();
@@ -141,28 +143,28 @@ fn what_a_filter_does_not_pass_is_not_recorded() {
 /// are there.
 #[test]
 fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("quick:*", Sizes::default(), |_| {});
     let event = fixture.event(c"quick", c"number");
     let mut filters = Filters::of(recording);
     let is_there = cfg!(target_arch = "x86_64");
     emit_all(&event, 0..4);
     assert!(!event.is_filtered());
-    filters.set(&[("*", &object("number % 2 == 1"))]);
+    filters.set(&[("*", &compile_object("number % 2 == 1"))]);
     emit_all(&event, 10..30);
     assert_eq!(event.is_filtered(), is_there);
     // Another filter of that kind.
-    filters.set(&[("*", &object("number % 4 == 1"))]);
+    filters.set(&[("*", &compile_object("number % 4 == 1"))]);
     emit_all(&event, 30..50);
     assert_eq!(event.is_filtered(), is_there);
     // Filters with state, and two filters, are not of that kind.
-    filters.set(&[("*", &object("count() < 1000 && number % 2 == 1"))]);
+    filters.set(&[("*", &compile_object("count() < 1000 && number % 2 == 1"))]);
     emit_all(&event, 50..60);
     assert!(!event.is_filtered());
-    filters.set(&[("*", &object("number >= 1")), ("*", &object("number < 70"))]);
+    filters.set(&[("*", &compile_object("number >= 1")), ("*", &compile_object("number < 70"))]);
     emit_all(&event, 60..80);
     assert!(!event.is_filtered());
-    filters.set(&[("*", &object("number > 85"))]);
+    filters.set(&[("*", &compile_object("number > 85"))]);
     emit_all(&event, 80..90);
     assert_eq!(event.is_filtered(), is_there);
     filters.remove();
@@ -180,7 +182,7 @@ fn sites_go_by_another_function_where_a_filter_is_asked_at_once() {
 
 #[test]
 fn events_without_what_is_needed_are_not_recorded() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("lacks:*", Sizes::default(), |_| {});
     let event = fixture.event(c"lacks", c"number");
     let mut filters = Filters::of(recording);
@@ -217,12 +219,12 @@ fn events_without_what_is_needed_are_not_recorded() {
 
 #[test]
 fn contexts_are_those_of_the_emitting_thread() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("context:*", Sizes::default(), |_| {});
     let event = fixture.event(c"context", c"number");
     let mut filters = Filters::of(recording);
     let mut expected = Vec::new();
-    let (pid, own) = (std::process::id(), trackway_sys::thread::tid());
+    let (pid, own) = (std::process::id(), trackway_sys::thread::current_tid());
     for (number, (text, passes)) in [
         (format!("$ctx.vpid == {pid}"), true),
         (format!("$ctx.vpid == {}", pid + 1), false),
@@ -237,7 +239,7 @@ fn contexts_are_those_of_the_emitting_thread() {
     {
         // SAFETY: a C string; the thread's own name.
         unsafe { libc::prctl(libc::PR_SET_NAME, c"filters-test".as_ptr()) };
-        filters.set(&[("*", &object(&text))]);
+        filters.set(&[("*", &compile_object(&text))]);
         for repeated in 0..3 {
             event.emit(10 * number as u64 + repeated);
             if passes {
@@ -250,12 +252,12 @@ fn contexts_are_those_of_the_emitting_thread() {
 
 #[test]
 fn state_is_a_filters_and_goes_on_with_it() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("state:*", Sizes::default(), |_| {});
     let event = fixture.event(c"state", c"number");
     let other = fixture.event(c"state", c"other");
     let mut filters = Filters::of(recording);
-    let third = object("count() % 3 == 0");
+    let third = compile_object("count() % 3 == 0");
     filters.set(&[("*", &third)]);
     emit_all(&event, 0..4); // 0 3
     recording.raise_generation();
@@ -265,14 +267,14 @@ fn state_is_a_filters_and_goes_on_with_it() {
     emit_all(&event, 10..13); // 12
     filters.set(&[("*", &third)]);
     emit_all(&event, 20..22); // another one: 20
-    filters.set(&[("*", &object("changed(number / 4)"))]);
+    filters.set(&[("*", &compile_object("changed(number / 4)"))]);
     emit_all(&event, 30..42);
     assert_eq!(recording.numbers(), [0, 3, 6, 9, 12, 20, 30, 32, 36, 40]);
 }
 
 #[test]
 fn what_is_no_filter_records_nothing_and_is_counted() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("hostile:*", Sizes::default(), |_| {});
     let event = fixture.event(c"hostile", c"number");
     let mut filters = Filters::of(recording);
@@ -284,7 +286,7 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
         assert_eq!((recording.numbers(), recording.discards()), (vec![], events));
     }
     // A program that the verifier refuses: it loads beyond its slots.
-    let mut beyond = object("number > 3");
+    let mut beyond = compile_object("number > 3");
     let size = beyond.len();
     let load = beyond.iter().rposition(|&byte| byte == 0x79).expect("a load");
     beyond[load + 2] = 80;
@@ -303,7 +305,7 @@ fn what_is_no_filter_records_nothing_and_is_counted() {
 /// event: its events are counted, and other events go on.
 #[test]
 fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("large:*", Sizes::default(), |_| {});
     let (event, other) = (fixture.event(c"large", c"number"), fixture.event(c"large", c"other"));
     // More programs than are compiled, as many as possible: those of one filter take almost a part.
@@ -316,7 +318,7 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
         object.encode().expect("an object")
     };
     let large = ["number > 0", "number > 1", "number > 2"].map(many);
-    let small = object("number < 1000");
+    let small = compile_object("number < 1000");
     let mut filters = Filters::of(recording);
     let mut all: Vec<(&str, &[u8])> =
         large.iter().map(|object| ("large:number", &object[..])).collect();
@@ -325,7 +327,7 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
     // Earlier tests may have used all parts, which rest for a while.
     let begin = Instant::now();
     while recording.numbers().is_empty() && begin.elapsed() < Duration::from_secs(30) {
-        visit_if_asked(fixture);
+        visit_cpus_if_requested(fixture);
         event.emit(10);
         other.emit(999);
         std::thread::sleep(Duration::from_millis(20));
@@ -350,13 +352,13 @@ fn what_is_too_large_for_memory_is_counted_and_not_made_again_and_again() {
 fn threads_record_by_one_filter_or_the_next() {
     const THREADS: u64 = 3;
     const EVENTS: u64 = 30_000;
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let sizes = Sizes { sub_shift: 17, count_shift: 4, ..Sizes::default() };
     let recording = fixture.session("race:*", sizes, |_| {});
     let event = fixture.event(c"race", c"number");
     let mut filters = Filters::of(recording);
     let objects: Vec<Vec<u8>> =
-        (0..8).map(|filter| object(&format!("number % 8 == {filter}"))).collect();
+        (0..8).map(|filter| compile_object(&format!("number % 8 == {filter}"))).collect();
     filters.set(&[("*", &objects[0])]);
     // Filter n passes the values that are n modulo 8.
     let (begun, done) = (AtomicU32::new(0), AtomicU32::new(0));
@@ -382,7 +384,7 @@ fn threads_record_by_one_filter_or_the_next() {
                 let next = begun.fetch_add(1, Ordering::SeqCst) + 1;
                 filters.set(&[("*", &objects[next as usize % 8])]);
                 done.store(next, Ordering::SeqCst);
-                visit_if_asked(fixture);
+                visit_cpus_if_requested(fixture);
             }
         });
         let emitted: Vec<_> =
@@ -416,7 +418,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
     const ALWAYS: u64 = 1 << 63;
     let seconds = std::env::var("TRACKWAY_TORTURE_SECONDS").ok();
     let seconds: u64 = seconds.map_or(2, |text| text.parse().expect("a number of seconds"));
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("storm:*", Sizes::default(), |session| {
         session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
     });
@@ -426,7 +428,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
         (fixture.event(c"storm", c"passing"), fixture.event(c"storm", c"others"));
     let mut filters = Filters::of(recording);
     let objects: Vec<Vec<u8>> = (0..256)
-        .map(|filter| object(&format!("number >= {ALWAYS} || number % 256 == {filter}")))
+        .map(|filter| compile_object(&format!("number >= {ALWAYS} || number % 256 == {filter}")))
         .collect();
     filters.set(&[("*", &objects[0])]);
     // The block may be there already up to `begun`; up to `done` it is.
@@ -454,7 +456,7 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
             let next = begun.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
             filters.set(&[("*", &objects[next as usize % 256])]);
             done.store(next, Ordering::SeqCst);
-            visits += u32::from(visit_if_asked(fixture));
+            visits += u32::from(visit_cpus_if_requested(fixture));
             if next % 4000 >= 2000 {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
@@ -486,13 +488,13 @@ fn filters_that_change_all_the_time_decide_right_and_take_no_memory() {
 /// counted.
 #[test]
 fn what_is_emitted_while_sessions_change_is_recorded_or_counted() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("change:*", Sizes::default(), |session| {
         session.flags.store(flag::OVERWRITE, Ordering::Relaxed);
     });
     recording.go_round();
     let event = fixture.event(c"change", c"number");
-    Filters::of(recording).set(&[("*", &object("number >= 1"))]);
+    Filters::of(recording).set(&[("*", &compile_object("number >= 1"))]);
     let is_over = AtomicBool::new(false);
     let emit = || {
         let mut emitted = 0;
@@ -527,22 +529,22 @@ fn resident_bytes() -> u64 {
 /// EXPECT a fork child to void its parent's links, and to interpret: the code is its parent's.
 #[test]
 fn fork_children_filter_for_themselves() {
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("fork:*", Sizes::default(), |_| {});
     let event = fixture.event(c"fork", c"number");
     let mut filters = Filters::of(recording);
-    filters.set(&[("*", &object("number % 2 == 0 && count() >= 2"))]);
+    filters.set(&[("*", &compile_object("number % 2 == 0 && count() >= 2"))]);
     emit_all(&event, 0..8); // 4 6
     let interpreters = || recording.session().interpreters.load(Ordering::Relaxed);
     if cfg!(target_arch = "x86_64") {
         assert_eq!(interpreters(), 0);
     }
-    in_child(|| emit_all(&event, 10..18)); // it counts from the beginning: 14 16
+    run_in_child(|| emit_all(&event, 10..18)); // it counts from the beginning: 14 16
     assert_eq!(interpreters(), u32::from(cfg!(target_arch = "x86_64")) + interpreters() / 2);
     emit_all(&event, 20..24); // 20 22
-    filters.set(&[("*", &object("number == 31"))]);
-    in_child(|| emit_all(&event, 30..33));
-    in_child(|| in_child(|| emit_all(&event, 31..34)));
+    filters.set(&[("*", &compile_object("number == 31"))]);
+    run_in_child(|| emit_all(&event, 30..33));
+    run_in_child(|| run_in_child(|| emit_all(&event, 31..34)));
     assert_eq!(recording.numbers(), [4, 6, 14, 16, 20, 22, 31, 31]);
     assert_eq!(recording.discards(), 0);
 }
@@ -552,7 +554,11 @@ fn fork_children_filter_for_themselves() {
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
-    extern "C" fn handle(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    extern "C" fn emit_on_trap(
+        _: libc::c_int,
+        _: *mut libc::siginfo_t,
+        context: *mut libc::c_void,
+    ) {
         HANDLED_TRAPS.fetch_add(1, Ordering::Relaxed);
         if let Some(event) = TRAPS_EVENT.get() {
             event.emit(1);
@@ -563,15 +569,15 @@ fn handlers_emit_while_a_fork_child_finds_out_what_it_is() {
             (*context).uc_mcontext.gregs[libc::REG_RAX as usize] = 1;
         }
     }
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("trap:*", Sizes::default(), |_| {});
     let (linked, not_linked) =
         (fixture.event(c"trap", c"number"), fixture.event(c"trap", c"other"));
     TRAPS_EVENT.set(not_linked).unwrap_or_default();
-    Filters::of(recording).set(&[("*", &object("number < 100"))]);
+    Filters::of(recording).set(&[("*", &compile_object("number < 100"))]);
     linked.emit(2);
-    in_child(|| {
-        trap_getppid(handle);
+    run_in_child(|| {
+        trap_getppid(emit_on_trap);
         linked.emit(3);
         assert_eq!(HANDLED_TRAPS.load(Ordering::Relaxed), 1, "getppid was asked for");
         not_linked.emit(4);
@@ -609,7 +615,7 @@ fn trap_getppid(handle: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut li
     }
 }
 
-fn in_child(body: impl FnOnce()) {
+fn run_in_child(body: impl FnOnce()) {
     // SAFETY: the child emits, and ends without running the test's code.
     unsafe {
         let child = libc::fork();
@@ -629,7 +635,7 @@ static IS_CHILD: AtomicBool = AtomicBool::new(false);
 static HANDLERS_EVENT: std::sync::OnceLock<fixture::Event> = std::sync::OnceLock::new();
 
 /// Emits, and forks now and then, wherever the thread is.
-extern "C" fn handle(_signal: libc::c_int) {
+extern "C" fn emit_and_fork(_signal: libc::c_int) {
     let handled = HANDLED.fetch_add(1, Ordering::Relaxed);
     if let Some(event) = HANDLERS_EVENT.get() {
         event.emit(1_000_000 + handled);
@@ -653,7 +659,7 @@ fn handlers_interrupt_filters_and_fork_in_them() {
     const NAME: &str = "handlers_interrupt_filters_and_fork_in_them";
     const VARIABLE: &str = "TRACKWAY_TEST_HANDLERS";
     if std::env::var_os(VARIABLE).is_some() {
-        return handlers_in_this_process();
+        return interrupt_filters_by_handlers();
     }
     let mut own = std::process::Command::new(std::env::current_exe().expect("this program"));
     own.args(["--exact", NAME, "--nocapture"]).env(VARIABLE, "1");
@@ -661,33 +667,33 @@ fn handlers_interrupt_filters_and_fork_in_them() {
     assert!(output.status.success(), "{output:?}");
 }
 
-fn handlers_in_this_process() {
-    let (_alone, fixture) = (serialize(), fixture());
+fn interrupt_filters_by_handlers() {
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let sizes = Sizes { sub_shift: 18, count_shift: 5, ..Sizes::default() };
     let recording = fixture.session("signal:*", sizes, |_| {});
     let event = fixture.event(c"signal", c"number");
     let mut filters = Filters::of(recording);
-    filters.set(&[("*", &object("number < 0"))]);
+    filters.set(&[("*", &compile_object("number < 0"))]);
     event.emit(0);
     let interpreters = recording.session().interpreters.load(Ordering::Relaxed);
     assert_eq!(interpreters, u32::from(cfg!(not(target_arch = "x86_64"))));
     HANDLERS_EVENT.set(event).unwrap_or_default();
-    let signals = signals_every(100, handle as *const () as usize);
+    let signals = start_signal_timer(100, emit_and_fork as *const () as usize);
     for round in 0..200_u64 {
         // fork(2) waits for threads that allocate: for its own thread, if a handler interrupted
         // that.
         block_signals(true);
-        filters.set(&[("*", &object(&format!("number % 8 == {}", round % 4)))]);
+        filters.set(&[("*", &compile_object(&format!("number % 8 == {}", round % 4)))]);
         block_signals(false);
         for number in 0..500 {
             event.emit(1000 * round + number);
             if IS_CHILD.load(Ordering::Relaxed) {
                 event.emit(5_000_000);
-                // SAFETY: as in `in_child`.
+                // SAFETY: as in `run_in_child`.
                 unsafe { libc::_exit(0) };
             }
         }
-        visit_if_asked(fixture);
+        visit_cpus_if_requested(fixture);
     }
     drop(signals);
     for _ in 0..CHILDREN.load(Ordering::Relaxed) {
@@ -719,16 +725,16 @@ fn what_a_signal_ends_is_judged_anew() {
         let is_aborted = unsafe { before.read_unaligned() } == 0x5305_3053;
         ABORTED.fetch_add(u32::from(is_aborted), Ordering::Relaxed);
     }
-    let (_alone, fixture) = (serialize(), fixture());
+    let (_alone, fixture) = (serialize_tests(), shared_fixture());
     let recording = fixture.session("ended:*", Sizes::default(), |_| {});
     let event = fixture.event(c"ended", c"number");
     // Long, so that many signals come in the middle.
     let predicates = (0..1000).map(|number| format!("number != {} && ", 7 * number + 1_000_000));
     let text = format!("{}number < 64", predicates.collect::<String>());
-    Filters::of(recording).set(&[("*", &object(&text))]);
+    Filters::of(recording).set(&[("*", &compile_object(&text))]);
     emit_all(&event, 1000..1100);
     assert!(event.is_filtered());
-    let signals = signals_every(20, on_signal as *const () as usize);
+    let signals = start_signal_timer(20, on_signal as *const () as usize);
     let mut emitted = 0;
     let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
     while ABORTED.load(Ordering::Relaxed) < 100 && std::time::Instant::now() < end {
@@ -755,9 +761,9 @@ fn block_signals(block: bool) {
 }
 
 /// Signals for the calling thread, until this is dropped.
-struct Signals(libc::timer_t);
+struct SignalTimer(libc::timer_t);
 
-fn signals_every(microseconds: i64, handler: usize) -> Signals {
+fn start_signal_timer(microseconds: i64, handler: usize) -> SignalTimer {
     // SAFETY: all fields that are read are filled in; the handler is a function.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
@@ -767,18 +773,18 @@ fn signals_every(microseconds: i64, handler: usize) -> Signals {
         let mut event: libc::sigevent = std::mem::zeroed();
         event.sigev_notify = libc::SIGEV_THREAD_ID;
         event.sigev_signo = libc::SIGUSR1;
-        event.sigev_notify_thread_id = trackway_sys::thread::tid().cast_signed();
+        event.sigev_notify_thread_id = trackway_sys::thread::current_tid().cast_signed();
         let mut timer: libc::timer_t = std::ptr::null_mut();
         let created = libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer);
         assert_eq!(created, 0);
         let every = libc::timespec { tv_sec: 0, tv_nsec: 1000 * microseconds };
         let times = libc::itimerspec { it_interval: every, it_value: every };
         assert_eq!(libc::timer_settime(timer, 0, &raw const times, std::ptr::null_mut()), 0);
-        Signals(timer)
+        SignalTimer(timer)
     }
 }
 
-impl Drop for Signals {
+impl Drop for SignalTimer {
     fn drop(&mut self) {
         // SAFETY: the test's own timer, and a signal that is ignored.
         unsafe {

@@ -6,7 +6,7 @@ mod fixture;
 use std::ffi::CString;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fixture::{Recording, Sizes, fixture};
+use fixture::{Recording, Sizes, shared_fixture};
 use trackway_abi::session::{flag, state};
 use trackway_window::WriterPath;
 
@@ -16,7 +16,7 @@ fn pid_namespace() -> u64 {
 
 #[test]
 fn process_rules_select_the_processes() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let recording = fixture.session("who:*", Sizes::default(), |_| {});
     let event = fixture.event(c"who", c"takes_part");
     let executable = std::env::current_exe().unwrap();
@@ -52,7 +52,7 @@ fn process_rules_select_the_processes() {
 
 #[test]
 fn an_event_that_an_outsider_describes_is_off_until_the_recorder_comes() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let recording = fixture.session("outside:*", Sizes::default(), |_| {});
     recording.set_process_rules("exe=another");
     let event = fixture.event(c"outside", c"described");
@@ -65,7 +65,7 @@ fn an_event_that_an_outsider_describes_is_off_until_the_recorder_comes() {
 
 #[test]
 fn a_fork_child_decides_for_itself() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let recording = fixture.session("fork:*", Sizes::default(), |_| {});
     let event = fixture.event(c"fork", c"child");
     recording.set_process_rules(&format!("pid={}:{}", pid_namespace(), std::process::id()));
@@ -87,7 +87,7 @@ fn a_fork_child_decides_for_itself() {
 
 #[test]
 fn no_process_takes_part_in_a_pause() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let recording = fixture.session("pause:*", Sizes::default(), |_| {});
     let event = fixture.event(c"pause", c"now");
     let flags = &recording.session().flags;
@@ -109,7 +109,7 @@ fn no_process_takes_part_in_a_pause() {
 
 /// Replaces `old` by a session in another slot, as a recorder does that gives a channel other
 /// contexts.
-fn replace(old: Recording, rules: &str, sizes: Sizes) -> Recording {
+fn replace_session(old: Recording, rules: &str, sizes: Sizes) -> Recording {
     let window = old.fixture.window;
     let new = old.fixture.session("", sizes, |_| {});
     let layout = new.layout();
@@ -130,7 +130,7 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
     const EVENTS_BETWEEN: u64 = 3000;
     const TOTAL: u64 = (REPLACEMENTS + 1) * EVENTS_BETWEEN;
     const RULES: &str = "heir:*";
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let sizes = Sizes { sub_shift: 15, ..Sizes::default() };
     let mut recordings = vec![fixture.session(RULES, sizes, |_| {})];
     let emitted = [const { AtomicU64::new(0) }; 2];
@@ -156,7 +156,7 @@ fn records_on_their_way_to_a_session_that_was_replaced_are_in_its_successor_once
                 std::thread::yield_now();
             }
             let last = *recordings.last().unwrap();
-            recordings.push(replace(last, RULES, sizes));
+            recordings.push(replace_session(last, RULES, sizes));
         }
     });
     let mut numbers: Vec<u64> = recordings.iter().flat_map(Recording::numbers).collect();
@@ -180,7 +180,7 @@ mod stopped {
 
     use trackway_abi::session::state;
 
-    use crate::fixture::{Recording, fixture};
+    use crate::fixture::{Recording, shared_fixture};
 
     /// The old session's slot, and the new one's.
     static SLOTS: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
@@ -188,7 +188,7 @@ mod stopped {
     static PAGES: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
     static STOPS: AtomicUsize = AtomicUsize::new(0);
 
-    fn protect(protection: i32) {
+    fn set_page_protection(protection: i32) {
         let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
         // SAFETY: pages of the window that only the old session uses.
         let changed = unsafe {
@@ -197,7 +197,7 @@ mod stopped {
         assert_eq!(changed, 0);
     }
 
-    extern "C" fn meanwhile(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
+    extern "C" fn replace_on_fault(_: i32, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel's data of a page fault.
         let address = unsafe { (*info).si_addr() } as usize;
         let [start, end] = PAGES.each_ref().map(|word| word.load(Ordering::SeqCst));
@@ -206,9 +206,9 @@ mod stopped {
             unsafe { libc::signal(libc::SIGSEGV, libc::SIG_DFL) };
             return;
         }
-        protect(libc::PROT_READ | libc::PROT_WRITE);
+        set_page_protection(libc::PROT_READ | libc::PROT_WRITE);
         STOPS.fetch_add(1, Ordering::SeqCst);
-        let fixture = fixture();
+        let fixture = shared_fixture();
         let [old, new] =
             SLOTS.each_ref().map(|slot| Recording { fixture, slot: slot.load(Ordering::SeqCst) });
         let layout = new.layout();
@@ -221,7 +221,7 @@ mod stopped {
     }
 
     /// Returns the library's address of the window, which the test has mapped at `own`.
-    fn librarys_base(own: usize) -> usize {
+    fn library_window_base(own: usize) -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
         let of = |base: usize| {
             let line = maps.lines().find(|line| line.starts_with(&format!("{base:x}-")));
@@ -239,13 +239,17 @@ mod stopped {
     }
 
     /// Calls `emit`, which stops once. Returns the number of stops.
-    pub(super) fn once(old: Recording, new: Recording, emit: impl FnOnce()) -> usize {
+    pub(super) fn replace_during_emit(
+        old: Recording,
+        new: Recording,
+        emit: impl FnOnce(),
+    ) -> usize {
         for (word, slot) in SLOTS.iter().zip([old.slot, new.slot]) {
             word.store(slot, Ordering::SeqCst);
         }
         let base = old.fixture.window.base().addr();
         let first = old.region(0, trackway_window::WriterPath::Sequence).control;
-        let start = librarys_base(base) + (std::ptr::from_ref(first).addr() - base);
+        let start = library_window_base(base) + (std::ptr::from_ref(first).addr() - base);
         // SAFETY: sysconf has no preconditions.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         assert!(start.is_multiple_of(page), "the tables before them have whole pages");
@@ -256,12 +260,12 @@ mod stopped {
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             let mut before: libc::sigaction = std::mem::zeroed();
-            action.sa_sigaction = meanwhile as *const () as usize;
+            action.sa_sigaction = replace_on_fault as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO;
             assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const action, &raw mut before), 0);
-            protect(libc::PROT_NONE);
+            set_page_protection(libc::PROT_NONE);
             emit();
-            protect(libc::PROT_READ | libc::PROT_WRITE);
+            set_page_protection(libc::PROT_READ | libc::PROT_WRITE);
             assert_eq!(libc::sigaction(libc::SIGSEGV, &raw const before, std::ptr::null_mut()), 0);
         }
         STOPS.load(Ordering::SeqCst)
@@ -270,22 +274,22 @@ mod stopped {
 
 #[test]
 fn a_record_that_found_no_room_in_a_session_that_has_ended_is_not_counted_there() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     // No region has memory, so a record that reaches one is counted.
     let full = Sizes { is_backed: |_, _| false, ..Sizes::default() };
     let old = fixture.session("stopped:*", full, |_| {});
     let event = fixture.event(c"stopped", c"on_its_way");
     let new = fixture.session("", Sizes::default(), |_| {});
-    assert_eq!(stopped::once(old, new, || event.emit(1)), 1, "somewhere else");
+    assert_eq!(stopped::replace_during_emit(old, new, || event.emit(1)), 1, "somewhere else");
     assert_eq!((old.discards(), new.numbers(), new.discards()), (0, vec![1], 0));
 }
 
 #[test]
 fn a_site_that_finds_the_bits_of_both_records_once() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let old = fixture.session("both:*", Sizes::default(), |_| {});
     let event = fixture.event(c"both", c"bits");
-    let new = replace(old, "both:*", Sizes::default());
+    let new = replace_session(old, "both:*", Sizes::default());
     // The state of a library that has set the old bit, and has not checked again.
     fixture.set_bit(c"bits", old.slot);
     event.emit(1);
@@ -294,7 +298,7 @@ fn a_site_that_finds_the_bits_of_both_records_once() {
 
 #[test]
 fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let name = |session: &trackway_abi::session::Session, name: &[u8]| {
         for (place, byte) in session.name.iter().zip(name) {
             place.store(*byte, Ordering::Relaxed);
@@ -320,7 +324,9 @@ fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
     let requests = || all.map(|one| one.session().snapshot_requests.load(Ordering::Relaxed));
     // SAFETY: null, and C strings.
     let ask = |name: Option<&std::ffi::CStr>| unsafe {
-        trackway_agent::snapshot::request(name.map_or(std::ptr::null(), std::ffi::CStr::as_ptr))
+        trackway_agent::snapshot::request_snapshots(
+            name.map_or(std::ptr::null(), std::ffi::CStr::as_ptr),
+        )
     };
     assert_eq!((ask(None), requests()), (2, [1, 1, 1, 0, 0, 0]), "a session's channels are one");
     assert_eq!((ask(Some(c"web")), requests()), (1, [2, 2, 1, 0, 0, 0]));
@@ -332,7 +338,7 @@ fn snapshots_are_asked_of_flight_recorders_that_record_the_process() {
 
 #[test]
 fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     // Only the claim regions of CPU 0 have memory.
     let is_backed = |cpu: u32, way: WriterPath| cpu == 0 && way != WriterPath::Sequence;
     let sizes = Sizes { is_backed, ..Sizes::default() };
@@ -358,7 +364,7 @@ fn records_on_a_cpu_without_memory_go_where_some_is_and_ask_for_it() {
 
 #[test]
 fn where_no_memory_is_at_all_records_are_counted_and_memory_asked_for() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let sizes = Sizes { is_backed: |_, _| false, ..Sizes::default() };
     let recording =
         fixture.session("bare:*", sizes, |session| session.spare_cpus.store(7, Ordering::Relaxed));
@@ -377,7 +383,7 @@ fn where_no_memory_is_at_all_records_are_counted_and_memory_asked_for() {
 #[test]
 fn records_wait_for_room_where_program_and_session_want_it() {
     const COUNT: u64 = 3000;
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
     let recording = fixture.session("wait:*", sizes, |session| {
         session.blocking_ns.store(u64::MAX, Ordering::Relaxed);
@@ -409,7 +415,7 @@ fn records_wait_for_room_where_program_and_session_want_it() {
 
 #[test]
 fn no_record_waits_beyond_the_timeout_or_for_a_dead_recorder() {
-    let fixture = fixture();
+    let fixture = shared_fixture();
     let sizes = Sizes { sub_shift: 12, ..Sizes::default() };
     let recording = fixture.session("late:*", sizes, |session| {
         session.blocking_ns.store(300_000, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use core::ffi::{c_char, c_int, c_uint, c_void};
 
 use trackway_agent::abi::{Event, Field, Value};
 use trackway_agent::app_contexts::{self, Context, SavedValue};
-use trackway_agent::dynamic::{self, Dynamic};
+use trackway_agent::dynamic::{self, DynamicEvent};
 use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 
 /// Announces a module's events; see include/trackway/abi/abi.h.
@@ -24,7 +24,7 @@ use trackway_agent::{CloneArguments, THREAD_STAMP_OFFSET, THREAD_VFORK_OFFSET};
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *const *mut Event) {
     // SAFETY: the caller's promise is the same.
-    unsafe { trackway_agent::register(begin, end) };
+    unsafe { trackway_agent::register_events(begin, end) };
 }
 
 /// Asks for snapshots of flight recorders; see include/trackway/abi/abi.h.
@@ -34,7 +34,7 @@ pub unsafe extern "C" fn trackway_abi_register(begin: *const *mut Event, end: *c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_abi_snapshot(session: *const c_char) -> c_int {
     // SAFETY: the caller's promise is the same.
-    unsafe { trackway_agent::snapshot::request(session) as c_int }
+    unsafe { trackway_agent::snapshot::request_snapshots(session) as c_int }
 }
 
 /// Sets a context that is a number; see include/trackway/abi/abi.h.
@@ -75,7 +75,7 @@ pub unsafe extern "C" fn trackway_abi_context_set_text(
 pub unsafe extern "C" fn trackway_abi_context_clear(context: *const Context) {
     // SAFETY: the caller's context.
     if let Some(context) = unsafe { context.as_ref() } {
-        app_contexts::clear(context);
+        app_contexts::clear_value(context);
     }
 }
 
@@ -90,7 +90,7 @@ pub unsafe extern "C" fn trackway_abi_context_get(context: *const Context, value
         if let Some(context) = context.as_ref()
             && !value.is_null()
         {
-            value.write(app_contexts::get(context));
+            value.write(app_contexts::save_value(context));
         }
     }
 }
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn trackway_abi_context_put(
 ) {
     // SAFETY: the caller's context, and the caller's value.
     if let (Some(context), Some(value)) = unsafe { (context.as_ref(), value.as_ref()) } {
-        app_contexts::put(context, value);
+        app_contexts::restore_value(context, value);
     }
 }
 
@@ -121,10 +121,10 @@ pub unsafe extern "C" fn trackway_dynamic_describe(
     level: c_uint,
     fields: *const Field,
     field_count: c_uint,
-    event: *mut *const Dynamic,
+    event: *mut *const DynamicEvent,
 ) -> c_int {
     // SAFETY: the caller's promise is the same.
-    let described = unsafe { dynamic::describe(provider, name, level, fields, field_count) };
+    let described = unsafe { dynamic::describe_event(provider, name, level, fields, field_count) };
     let (handle, result) = match described {
         Ok(described) => (&raw const *described, 0),
         Err(errno) => (core::ptr::null(), errno),
@@ -141,9 +141,9 @@ pub unsafe extern "C" fn trackway_dynamic_describe(
 /// # Safety
 /// `event` is null or a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn trackway_dynamic_enabled(event: *const Dynamic) -> c_int {
+pub unsafe extern "C" fn trackway_dynamic_enabled(event: *const DynamicEvent) -> c_int {
     // SAFETY: handles are in a static table.
-    unsafe { event.as_ref() }.is_some_and(Dynamic::is_enabled).into()
+    unsafe { event.as_ref() }.is_some_and(DynamicEvent::is_enabled).into()
 }
 
 /// Records an event that was described; see include/trackway/dynamic.h.
@@ -152,20 +152,20 @@ pub unsafe extern "C" fn trackway_dynamic_enabled(event: *const Dynamic) -> c_in
 /// As there.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn trackway_dynamic_record(
-    event: *const Dynamic,
+    event: *const DynamicEvent,
     values: *const Value,
     count: c_uint,
 ) -> c_int {
     // SAFETY: handles are in a static table; the values are the caller's promise.
-    unsafe { event.as_ref().map_or(0, |event| dynamic::record(event, values, count)) }
+    unsafe { event.as_ref().map_or(0, |event| dynamic::record_event(event, values, count)) }
 }
 
 /// The agent does not allocate. What it shares with the readers could, so there must be an
 /// allocator: one that refuses.
-struct Refusing;
+struct RefusingAllocator;
 
 // SAFETY: a null pointer says that there is no memory; nothing is ever handed out.
-unsafe impl core::alloc::GlobalAlloc for Refusing {
+unsafe impl core::alloc::GlobalAlloc for RefusingAllocator {
     unsafe fn alloc(&self, _: core::alloc::Layout) -> *mut u8 {
         core::ptr::null_mut()
     }
@@ -174,7 +174,7 @@ unsafe impl core::alloc::GlobalAlloc for Refusing {
 }
 
 #[global_allocator]
-static ALLOCATOR: Refusing = Refusing;
+static ALLOCATOR: RefusingAllocator = RefusingAllocator;
 
 /// Nothing in the agent panics but on a bug of ours; there is no way on from there.
 #[cfg(not(test))]
@@ -197,11 +197,11 @@ core::arch::global_asm!(
     "unimp",
 );
 
-extern "C" fn constructor() {
+extern "C" fn start_agent() {
     // Loaded twice under two paths: the copy that wraps the program's calls is the one whose
     // symbols are found. The other one sleeps, lest it use an rseq area in a vfork child that it
     // does not know of.
-    if trackway_agent::is_first_copy(c"trackway_abi_copy", constructor as *const c_void) {
+    if trackway_agent::is_first_copy(c"trackway_abi_copy", start_agent as *const c_void) {
         trackway_agent::start();
     }
 }
@@ -214,7 +214,7 @@ pub static trackway_abi_copy: u8 = 0;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static CONSTRUCTOR: extern "C" fn() = constructor;
+static CONSTRUCTOR: extern "C" fn() = start_agent;
 
 /// clone(2): see [`trackway_agent::clone`]. The C function takes its last three arguments as
 /// variable ones, which are passed like any others (on x86-64, AArch64 and RISC-V, if they are no

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use trackway_command_line::CommonArguments;
-use trackway_command_line::help::{with_help_as_option, with_short_pages};
+use trackway_command_line::help::{rewrite_help_command, with_short_pages};
 
 use crate::help::COMMAND_GROUPS;
 use crate::session::args::{ChannelArguments, EventArguments, SessionArguments};
@@ -49,7 +49,7 @@ impl Arguments {
     /// Parses these words; `help` as a command is `--help` of what follows.
     pub(crate) fn parse_words(words: Vec<OsString>) -> Result<Self, clap::Error> {
         let command = with_short_pages(Self::command(), &COMMAND_GROUPS);
-        let words = with_help_as_option(&command, words);
+        let words = rewrite_help_command(&command, words);
         let mut matches = command.try_get_matches_from(words)?;
         Self::from_arg_matches_mut(&mut matches)
     }

@@ -13,9 +13,9 @@ use std::process::Command;
 use anyhow::anyhow;
 
 /// The program.
-const PROGRAM: &str = "trackway-bench";
+const BENCH_PROGRAM: &str = "trackway-bench";
 /// The command, as it is typed.
-const NAME: &str = "bench";
+const BENCH_COMMAND: &str = "bench";
 
 /// Measure what tracing costs on this machine: starts trackway-bench.
 ///
@@ -44,7 +44,7 @@ impl Arguments {
 
 /// Returns the arguments of `trackway-bench` in the words of a command line of `trackway`, if it
 /// is one of `bench`, or asks for help on it. The options that every command has may be in front.
-pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
+pub(crate) fn extract_bench_arguments(words: &[OsString]) -> Option<Vec<OsString>> {
     let mut rest = words.iter().skip(1);
     let (mut common, mut is_help) = (Vec::new(), false);
     loop {
@@ -53,7 +53,7 @@ pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
             "--color" => common.extend([word.clone(), rest.next()?.clone()]),
             other if other.starts_with("--color=") => common.push(word.clone()),
             "help" if !is_help => is_help = true,
-            NAME => break,
+            BENCH_COMMAND => break,
             _ => return None,
         }
     }
@@ -65,29 +65,33 @@ pub(crate) fn words_of(words: &[OsString]) -> Option<Vec<OsString>> {
 }
 
 /// Becomes `trackway-bench` with these arguments; returns only if that fails.
-pub(crate) fn start(words: &[OsString]) -> anyhow::Error {
-    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(PROGRAM));
-    for program in beside.into_iter().chain(in_path(std::env::var_os("PATH").as_deref())) {
+pub(crate) fn exec_program(words: &[OsString]) -> anyhow::Error {
+    let beside = std::env::current_exe().ok().map(|program| program.with_file_name(BENCH_PROGRAM));
+    for program in beside.into_iter().chain(candidates_in_path(std::env::var_os("PATH").as_deref()))
+    {
         let error = Command::new(&program).args(words).exec();
         if error.kind() != io::ErrorKind::NotFound {
             let what = format!("cannot start {}", program.display());
             return anyhow::Error::new(trackway_console::IoError::from(error)).context(what);
         }
     }
-    anyhow!(Missing)
+    anyhow!(BenchNotInstalled)
 }
 
 /// The program in the folders of `PATH`, one after the other.
-fn in_path(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
+fn candidates_in_path(path: Option<&OsStr>) -> impl Iterator<Item = PathBuf> {
     let folders: Vec<PathBuf> = path.map(std::env::split_paths).into_iter().flatten().collect();
-    folders.into_iter().filter(|folder| folder.is_absolute()).map(|folder| folder.join(PROGRAM))
+    folders
+        .into_iter()
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(BENCH_PROGRAM))
 }
 
 /// `trackway-bench` is not installed.
 #[derive(Debug)]
-pub(crate) struct Missing;
+pub(crate) struct BenchNotInstalled;
 
-impl Missing {
+impl BenchNotInstalled {
     /// Returns what the user can do.
     pub(crate) const fn hint(&self) -> &'static str {
         "make build and make install of Trackway's sources build and install trackway-bench beside \
@@ -95,13 +99,13 @@ impl Missing {
     }
 }
 
-impl std::fmt::Display for Missing {
+impl std::fmt::Display for BenchNotInstalled {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "cannot find {PROGRAM}, neither beside trackway nor in PATH")
+        write!(formatter, "cannot find {BENCH_PROGRAM}, neither beside trackway nor in PATH")
     }
 }
 
-impl std::error::Error for Missing {}
+impl std::error::Error for BenchNotInstalled {}
 
 #[cfg(test)]
 mod tests {
@@ -111,7 +115,7 @@ mod tests {
     fn all_words_after_bench_are_the_other_programs() {
         let found = |words: &str| {
             let words: Vec<OsString> = words.split(' ').map(OsString::from).collect();
-            let found = words_of(&words)?;
+            let found = extract_bench_arguments(&words)?;
             let found: Vec<_> = found.iter().map(|word| word.to_string_lossy()).collect();
             Some(found.join(" "))
         };
@@ -136,8 +140,8 @@ mod tests {
 
     #[test]
     fn folders_of_the_path_are_searched_in_order_and_the_working_folder_is_not() {
-        let found: Vec<PathBuf> = in_path(Some(OsStr::new("/a:b::/c"))).collect();
+        let found: Vec<PathBuf> = candidates_in_path(Some(OsStr::new("/a:b::/c"))).collect();
         assert_eq!(found, ["/a/trackway-bench", "/c/trackway-bench"].map(PathBuf::from));
-        assert_eq!(in_path(None).count(), 0);
+        assert_eq!(candidates_in_path(None).count(), 0);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 ///
 /// If standard output cannot be written.
 pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
-    stdout().write_all(&script(arguments.shell, command))?;
+    stdout().write_all(&generate_script(arguments.shell, command))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -52,8 +52,9 @@ complete -F _trackway_or_bench -o bashdefault -o default trackway
 "#;
 
 /// Returns the script of `command` for a shell.
-fn script(shell: Shell, command: Command) -> Vec<u8> {
-    let mut script = trackway_command_line::completions::script(command, "trackway", shell);
+fn generate_script(shell: Shell, command: Command) -> Vec<u8> {
+    let mut script =
+        trackway_command_line::completions::generate_script(command, "trackway", shell);
     if shell == Shell::Bash {
         script.extend_from_slice(BENCH_IN_BASH.as_bytes());
     }
@@ -69,7 +70,7 @@ mod tests {
     #[test]
     fn what_is_hidden_is_not_offered_and_files_only_where_they_are_meant() {
         let command = crate::arguments::Arguments::command;
-        let text = |shell| String::from_utf8(script(shell, command())).expect("text");
+        let text = |shell| String::from_utf8(generate_script(shell, command())).expect("text");
         let bash = text(Shell::Bash).replace(BENCH_IN_BASH, "");
         let is_of_words = |letter: char| letter.is_ascii_alphabetic() || letter == '-';
         let mut words = bash.split(|letter| !is_of_words(letter));

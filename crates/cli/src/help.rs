@@ -3,7 +3,7 @@
 //! Main invariant: a short page fits one screen, 39 lines of 80 columns and a prompt, and shows
 //! examples. Manual pages and completions are made from the full declaration.
 
-use trackway_command_line::help::Group;
+use trackway_command_line::help::CommandGroup;
 
 /// Headings of options, in the order in which `record` and `session create` declare them.
 pub(crate) const MOST_USED: &str = "Most used";
@@ -17,7 +17,7 @@ pub(crate) const EVENTS: &str = "Which events";
 pub(crate) const FORM: &str = "How to print";
 
 /// The commands in groups, the most used first.
-pub(crate) const COMMAND_GROUPS: [Group; 4] = [
+pub(crate) const COMMAND_GROUPS: [CommandGroup; 4] = [
     (MOST_USED, &["record", "print", "list", "session", "doctor"]),
     ("While a session records", &["channel", "event"]),
     ("Traces", &["trim", "merge", "recover"]),
@@ -28,7 +28,9 @@ pub(crate) const COMMAND_GROUPS: [Group; 4] = [
 mod tests {
     use clap::{Arg, Command, CommandFactory as _};
     use std::ffi::OsString;
-    use trackway_command_line::help::{for_manual, with_help_as_option, with_short_pages};
+    use trackway_command_line::help::{
+        rewrite_help_command, with_manual_descriptions, with_short_pages,
+    };
 
     use super::*;
     use crate::arguments::Arguments;
@@ -37,7 +39,7 @@ mod tests {
     const LINES_MAX: usize = 39;
     const COLUMNS: usize = 80;
 
-    fn built() -> Command {
+    fn build_command() -> Command {
         let mut command =
             with_short_pages(Arguments::command(), &COMMAND_GROUPS).term_width(COLUMNS);
         command.build();
@@ -49,19 +51,19 @@ mod tests {
     }
 
     /// Calls `check` with every command that is shown, and its name.
-    fn for_each(command: &Command, check: &mut dyn FnMut(&str, Command)) {
+    fn for_each_command(command: &Command, check: &mut dyn FnMut(&str, Command)) {
         let name = command.get_bin_name().unwrap_or(command.get_name()).to_owned();
         check(&name, command.clone().term_width(COLUMNS));
         let shown = command.get_subcommands().filter(|one| !one.is_hide_set());
         for one in shown.filter(|one| one.get_name() != "help") {
-            for_each(one, check);
+            for_each_command(one, check);
         }
     }
 
     #[test]
     fn every_short_page_fits_a_screen_and_every_full_page_has_all_options() {
         let mut count = 0;
-        for_each(&built(), &mut |name, mut command| {
+        for_each_command(&build_command(), &mut |name, mut command| {
             count += 1;
             let short = command.render_help().to_string();
             let lines = short.lines().count();
@@ -84,7 +86,7 @@ mod tests {
         let mut grouped: Vec<&str> =
             COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
         grouped.sort_unstable();
-        let command = built();
+        let command = build_command();
         let mut shown: Vec<&str> = command
             .get_subcommands()
             .filter(|one| !one.is_hide_set())
@@ -97,7 +99,7 @@ mod tests {
     #[test]
     fn long_pages_have_the_five_most_used_options_first() {
         for path in [&["record"][..], &["print"], &["session", "create"]] {
-            let mut command = built();
+            let mut command = build_command();
             for name in path {
                 command = command.find_subcommand(name).expect("a command").clone();
             }
@@ -121,7 +123,7 @@ mod tests {
 
     #[test]
     fn manual_pages_describe_every_option() {
-        for_each(&for_manual(Arguments::command()), &mut |name, command| {
+        for_each_command(&with_manual_descriptions(Arguments::command()), &mut |name, command| {
             let mut page = Vec::new();
             clap_mangen::Man::new(command).render(&mut page).expect("memory");
             let page = String::from_utf8(page).expect("UTF-8");
@@ -138,7 +140,7 @@ mod tests {
         let command = Arguments::command();
         let changed = |words: &str| {
             let words = words.split(' ').map(OsString::from).collect();
-            let changed = with_help_as_option(&command, words);
+            let changed = rewrite_help_command(&command, words);
             changed.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
         };
         for (typed, meant) in [

@@ -3,7 +3,7 @@
 use trackway_render::DateTime;
 
 /// Date and time of day in the local time zone (`TZ`) at `seconds` since 1970.
-pub(crate) fn local(seconds: i64) -> Option<DateTime> {
+pub(crate) fn to_local_date_time(seconds: i64) -> Option<DateTime> {
     let time: libc::time_t = seconds;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are to live variables of the right types; localtime_r reads the
@@ -28,7 +28,7 @@ pub(crate) fn local(seconds: i64) -> Option<DateTime> {
 
 /// Seconds since 1970 at a date and time of day in the local time zone; of an hour that the clocks
 /// are put back for, whichever the C library takes.
-pub(crate) fn seconds_of_local(time: &DateTime) -> Option<i64> {
+pub(crate) fn from_local_date_time(time: &DateTime) -> Option<i64> {
     // SAFETY: zeroed bytes are a valid `tm`.
     let mut parts: libc::tm = unsafe { std::mem::zeroed() };
     parts.tm_year = i32::try_from(time.year - 1900).ok()?;

@@ -32,7 +32,7 @@ use clap::CommandFactory as _;
 use clap::error::ErrorKind;
 use trackway_command_line::help::names_no_command;
 use trackway_command_line::{
-    FAILED, is_broken_pipe, print_error, print_hint, print_page, print_usage_error,
+    EXIT_FAILED, is_broken_pipe, print_error, print_hint, print_page, print_usage_error,
     typed_colour_choice,
 };
 use trackway_console::{Style, Target};
@@ -43,7 +43,7 @@ use arguments::{Arguments, Verb};
 use rights::NextCommands;
 
 /// The beginning of messages about errors.
-const NAME: &str = "trackway:";
+const MESSAGE_PREFIX: &str = "trackway:";
 /// Output of `trackway` without arguments.
 const FIRST_COMMANDS: &str = "\
 no command given. The first commands to try:
@@ -52,18 +52,18 @@ no command given. The first commands to try:
   trackway list               # lists the events of running programs
 trackway --help lists all commands; trackway help COMMAND shows options and examples of one.";
 /// Exit status for a negative answer, as of damage found.
-const NEGATIVE: u8 = 1;
+const EXIT_NEGATIVE: u8 = 1;
 
 fn main() -> ExitCode {
     let words: Vec<OsString> = std::env::args_os().collect();
-    if let Some(words) = bench::words_of(&words) {
+    if let Some(words) = bench::extract_bench_arguments(&words) {
         return start_bench(&words);
     }
     let arguments = match Arguments::read() {
         Ok(arguments) => arguments,
         Err(error) => {
             trackway_console::set_colour_choice(typed_colour_choice(words.into_iter()));
-            return usage(&error);
+            return report_usage_error(&error);
         }
     };
     trackway_console::set_colour_choice(arguments.common.colour.into());
@@ -74,10 +74,10 @@ fn main() -> ExitCode {
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             let status = match next.filter(|_| needs_root(&error)) {
-                Some(next) => report_rights(&error, &next),
-                None => report(&error),
+                Some(next) => report_missing_rights(&error, &next),
+                None => report_error(&error),
             };
-            ExitCode::from(if is_record { status } else { FAILED })
+            ExitCode::from(if is_record { status } else { EXIT_FAILED })
         }
     }
 }
@@ -107,7 +107,7 @@ fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// Help and version are data. Wrong usage of `record` ends with the exit status of its other
 /// errors, which differs from those of traced commands.
-fn usage(error: &clap::Error) -> ExitCode {
+fn report_usage_error(error: &clap::Error) -> ExitCode {
     if let Some(status) = print_page(error) {
         return status;
     }
@@ -117,24 +117,24 @@ fn usage(error: &clap::Error) -> ExitCode {
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand
     );
     if is_incomplete && names_no_command(&Arguments::command(), &words) {
-        let name = Target::Errors.paint(Style::Error, NAME);
+        let name = Target::Errors.paint(Style::Error, MESSAGE_PREFIX);
         trackway_console::write_lines(format_args!("{name} {FIRST_COMMANDS}"));
-        return ExitCode::from(FAILED);
+        return ExitCode::from(EXIT_FAILED);
     }
     print_usage_error(error);
     let is_record = std::env::args_os().nth(1).is_some_and(|verb| verb == "record");
     let is_page = error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
-    ExitCode::from(if is_record && !is_page { record::FAILED } else { FAILED })
+    ExitCode::from(if is_record && !is_page { record::EXIT_FAILED } else { EXIT_FAILED })
 }
 
 /// Becomes trackway-bench; returns the exit status if that fails.
 fn start_bench(words: &[OsString]) -> ExitCode {
-    let error = bench::start(words);
-    print_error(NAME, &error);
-    if let Some(missing) = error.downcast_ref::<bench::Missing>() {
+    let error = bench::exec_program(words);
+    print_error(MESSAGE_PREFIX, &error);
+    if let Some(missing) = error.downcast_ref::<bench::BenchNotInstalled>() {
         print_hint(missing.hint());
     }
-    ExitCode::from(FAILED)
+    ExitCode::from(EXIT_FAILED)
 }
 
 /// Returns true if root could do what failed, and this user is not root.
@@ -148,18 +148,18 @@ fn needs_root(error: &anyhow::Error) -> bool {
 }
 
 /// Prints an error for want of rights and the commands to try; the exit status of `record` for it.
-fn report_rights(error: &anyhow::Error, next: &NextCommands) -> u8 {
-    print_error(NAME, error);
+fn report_missing_rights(error: &anyhow::Error, next: &NextCommands) -> u8 {
+    print_error(MESSAGE_PREFIX, error);
     print_hint("try one of these commands:");
     for line in next.lines() {
         trackway_console::write_lines(format_args!("{line}"));
     }
-    record::FAILED
+    record::EXIT_FAILED
 }
 
 /// Prints an error and what to do about it; the exit status of `record` for it.
-fn report(error: &anyhow::Error) -> u8 {
-    print_error(NAME, error);
+fn report_error(error: &anyhow::Error) -> u8 {
+    print_error(MESSAGE_PREFIX, error);
     if let Some(hint) = error.downcast_ref::<CatalogueError>().and_then(CatalogueError::hint) {
         print_hint(&hint);
     }
@@ -167,7 +167,7 @@ fn report(error: &anyhow::Error) -> u8 {
         print_hint(&hint);
     }
     let Some(known) = error.downcast_ref::<trackway_recorder::RecordError>() else {
-        return record::FAILED;
+        return record::EXIT_FAILED;
     };
     if let Some(hint) = known.hint() {
         print_hint(&hint);

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 /// If the folder cannot be written.
 pub(crate) fn run(arguments: Arguments, command: Command) -> anyhow::Result<ExitCode> {
     let output = &arguments.output;
-    trackway_command_line::manual::write(command, output, &["bench"])
+    trackway_command_line::manual::write_pages(command, output, &["bench"])
         .with_context(|| format!("cannot write manual pages to {}", output.display()))?;
     Ok(ExitCode::SUCCESS)
 }

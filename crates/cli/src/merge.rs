@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use trackway_console::stderr;
-use trackway_reader::open;
+use trackway_reader::open_traces;
 
-use crate::common::export::export;
-use crate::common::jobs::jobs;
+use crate::common::export::export_traces;
+use crate::common::jobs::parse_thread_count;
 use crate::{output_guard, session_traces};
 
 /// Put traces together.
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "OUT")]
     pub(crate) output: PathBuf,
     /// Threads to work with [default: one for each processor]
-    #[arg(short, long, value_name = "N", value_parser = jobs)]
+    #[arg(short, long, value_name = "N", value_parser = parse_thread_count)]
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
 ///
 /// If a folder has no trace, or cannot be read; if nothing can be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
-    session_traces::find(&mut arguments.traces);
+    session_traces::resolve_session_names(&mut arguments.traces);
     output_guard::refuse_folder(&arguments.output, &arguments.traces)?;
-    let found = open(&arguments.traces, &mut stderr())?;
-    export(found, &arguments.output, arguments.jobs, trackway_reader::join)
+    let found = open_traces(&arguments.traces, &mut stderr())?;
+    export_traces(found, &arguments.output, arguments.jobs, trackway_reader::merge_traces)
 }

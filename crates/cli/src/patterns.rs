@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use trackway_ctf::read::{EventClass, StreamClass};
-use trackway_filter::types::closest;
+use trackway_filter::types::closest_name;
 use trackway_kernel::catalogue::select::matches_recorded_name;
-use trackway_reader::{AboutNothing, Input};
+use trackway_reader::{Input, UnmatchedFilter};
 use trackway_recorder::suggest_pattern;
 use trackway_schema::glob_matches;
 
@@ -43,7 +43,7 @@ impl<'a> Patterns<'a> {
         messages: &mut dyn Write,
     ) -> io::Result<()> {
         let is_asked = !self.included.is_empty() || !self.excluded.is_empty();
-        if is_asked && !inputs.is_empty() && !names(inputs).any(|name| self.select(name)) {
+        if is_asked && !inputs.is_empty() && !event_names(inputs).any(|name| self.select(name)) {
             writeln!(messages, "trackway: no kind of event matches --event")?;
         }
         Ok(())
@@ -51,30 +51,31 @@ impl<'a> Patterns<'a> {
 
     /// Returns true if events of this name are selected.
     pub(crate) fn select(&self, name: &str) -> bool {
-        let matches = |patterns: &[&str]| patterns.iter().any(|pattern| matches(pattern, name));
+        let matches =
+            |patterns: &[&str]| patterns.iter().any(|pattern| matches_event_name(pattern, name));
         (self.included.is_empty() || matches(&self.included)) && !matches(&self.excluded)
     }
 }
 
 /// The names of all kinds of events.
-fn names<B>(inputs: &[Input<B>]) -> impl Iterator<Item = &str> {
+fn event_names<B>(inputs: &[Input<B>]) -> impl Iterator<Item = &str> {
     let classes = inputs.iter().flat_map(|input| input.trace.streams());
     classes.flat_map(StreamClass::events).filter_map(EventClass::name)
 }
 
 /// Returns the message that a filter matches no kind of event in `inputs`, with the closest name.
-pub(crate) fn about_nothing<B>(filter: &AboutNothing, inputs: &[Input<B>]) -> String {
-    let AboutNothing { pattern, option } = filter;
-    let known: BTreeSet<String> = names(inputs).map(str::to_owned).collect();
+pub(crate) fn no_match_message<B>(filter: &UnmatchedFilter, inputs: &[Input<B>]) -> String {
+    let UnmatchedFilter { pattern, option } = filter;
+    let known: BTreeSet<String> = event_names(inputs).map(str::to_owned).collect();
     let near = suggest_pattern(pattern, &known);
-    let near = near.or_else(|| closest(pattern, names(inputs)).map(str::to_owned));
+    let near = near.or_else(|| closest_name(pattern, event_names(inputs)).map(str::to_owned));
     let near = near.map(|near| format!("; did you mean '{near}'?")).unwrap_or_default();
     format!("{option}: no kind of event matches '{pattern}'{near}")
 }
 
 /// Returns true if a pattern matches this name of an event; a name without a provider is matched as
 /// `record --kernel` matches patterns.
-pub(crate) fn matches(pattern: &str, name: &str) -> bool {
+pub(crate) fn matches_event_name(pattern: &str, name: &str) -> bool {
     let is_whole = glob_matches(pattern.as_bytes(), name.as_bytes());
     let provider = name.split_once(':').map(|(provider, _)| provider);
     let is_kernels = || provider.is_none() && matches_recorded_name(pattern, name);

@@ -4,42 +4,42 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use trackway_console::{clear_progress, has_progress, show_progress, stderr};
-use trackway_render::grouped;
+use trackway_console::{can_show_progress, clear_progress, show_progress, stderr};
+use trackway_render::format_grouped;
 
 /// Time of work before the line is shown.
-const SILENCE: Duration = Duration::from_secs(2);
+const SHOW_DELAY: Duration = Duration::from_secs(2);
 /// Shortest time between two updates of the line.
-const PERIOD: Duration = Duration::from_millis(500);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(500);
 
 /// When work began, and when the line was written last. One command works at a time.
-static LINE: Mutex<Line> = Mutex::new(Line { begun: None, shown: None });
+static PROGRESS_LINE: Mutex<ProgressLine> = Mutex::new(ProgressLine { begun: None, shown: None });
 
-struct Line {
+struct ProgressLine {
     begun: Option<Instant>,
     shown: Option<Instant>,
 }
 
 /// Returns the function that takes the number of events done; `None` if no terminal shows the line,
 /// or if the terminal shows the events themselves.
-pub(crate) fn wanted(is_output_terminal: bool) -> Option<fn(u64)> {
-    (has_progress() && !is_output_terminal).then_some(show)
+pub(crate) fn choose_reporter(is_output_terminal: bool) -> Option<fn(u64)> {
+    (can_show_progress() && !is_output_terminal).then_some(show_event_count)
 }
 
-fn show(events: u64) {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+fn show_event_count(events: u64) {
+    let mut line = PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner);
     let now = Instant::now();
     let begun = *line.begun.get_or_insert(now);
-    let is_due = line.shown.is_none_or(|shown| now - shown >= PERIOD);
-    if now - begun >= SILENCE && is_due {
+    let is_due = line.shown.is_none_or(|shown| now - shown >= UPDATE_INTERVAL);
+    if now - begun >= SHOW_DELAY && is_due {
         line.shown = Some(now);
-        show_progress(format_args!("trackway: {} events", grouped(events)));
+        show_progress(format_args!("trackway: {} events", format_grouped(events)));
     }
 }
 
 /// Removes the line, if there is one.
-pub(crate) fn clear() {
-    let mut line = LINE.lock().unwrap_or_else(PoisonError::into_inner);
+pub(crate) fn clear_line() {
+    let mut line = PROGRESS_LINE.lock().unwrap_or_else(PoisonError::into_inner);
     if line.shown.take().is_some() {
         clear_progress();
     }
@@ -50,7 +50,7 @@ pub(crate) struct Messages;
 
 impl Write for Messages {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        clear();
+        clear_line();
         stderr().write(bytes)
     }
 

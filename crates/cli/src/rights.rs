@@ -37,16 +37,16 @@ impl NextCommands {
             _ => return None,
         };
         let typed = words.first().cloned().unwrap_or_default();
-        let as_root = vec![OsString::from("sudo"), sudo_name(&typed)];
+        let as_root = vec![OsString::from("sudo"), sudo_program_name(&typed)];
         let as_root = as_root.into_iter().chain(words.iter().skip(1).cloned());
         let without = std::iter::once(typed.clone()).chain(alternatives.without);
         let mut commands = vec![
-            (shell_line(as_root), alternatives.effect_as_root),
-            (shell_line(without), alternatives.effect_without),
+            (format_shell_line(as_root), alternatives.effect_as_root),
+            (format_shell_line(without), alternatives.effect_without),
         ];
         if alternatives.has_kernel {
             let doctor = [typed, "doctor".into()];
-            commands.push((shell_line(doctor), "shows which rights are missing"));
+            commands.push((format_shell_line(doctor), "shows which rights are missing"));
         }
         Some(Self(commands))
     }
@@ -81,16 +81,17 @@ impl Alternatives {
             true => "the same; the command runs as you",
             false => "the same",
         };
-        let mut without = strings(&["record"]);
+        let mut without = to_os_strings(&["record"]);
         if record.command.is_empty() {
-            without = strings(&["session", "create", "programs"]);
+            without = to_os_strings(&["session", "create", "programs"]);
             for pid in &record.pid {
-                without.extend(strings(&["--pid", &pid.to_string()]));
+                without.extend(to_os_strings(&["--pid", &pid.to_string()]));
             }
         } else {
             let preload = record.preload.as_deref();
-            without.extend(programs_options(record.output.as_deref(), &record.event));
-            without.extend(preload.into_iter().flat_map(|list| strings(&["--preload", list])));
+            without.extend(program_options(record.output.as_deref(), &record.event));
+            without
+                .extend(preload.into_iter().flat_map(|list| to_os_strings(&["--preload", list])));
             without.push("--".into());
             without.extend(record.command.iter().cloned());
         }
@@ -103,9 +104,9 @@ impl Alternatives {
 
     /// Begins a session of the same name for the programs of this user.
     fn of_create(create: &CreateArguments) -> Self {
-        let mut without = strings(&["session", "create"]);
+        let mut without = to_os_strings(&["session", "create"]);
         without.extend(create.name.iter().map(OsString::from));
-        without.extend(programs_options(create.output.as_deref(), &create.rules.event));
+        without.extend(program_options(create.output.as_deref(), &create.rules.event));
         if create.channel.overwrite {
             without.push("--flight-recorder".into());
         }
@@ -120,7 +121,7 @@ impl Alternatives {
     fn of_list() -> Self {
         Self {
             effect_as_root: "the same",
-            without: strings(&["list"]),
+            without: to_os_strings(&["list"]),
             effect_without: "lists the events of running programs",
             has_kernel: true,
         }
@@ -128,18 +129,18 @@ impl Alternatives {
 }
 
 /// The options that apply to programs as well as to the kernel.
-fn programs_options(output: Option<&Path>, patterns: &[String]) -> Vec<OsString> {
+fn program_options(output: Option<&Path>, patterns: &[String]) -> Vec<OsString> {
     let output = output.map(|output| ["-o".into(), output.as_os_str().to_owned()]);
-    let patterns = patterns.iter().flat_map(|pattern| strings(&["--event", pattern]));
+    let patterns = patterns.iter().flat_map(|pattern| to_os_strings(&["--event", pattern]));
     output.into_iter().flatten().chain(patterns).collect()
 }
 
-fn strings(words: &[&str]) -> Vec<OsString> {
+fn to_os_strings(words: &[&str]) -> Vec<OsString> {
     words.iter().map(OsString::from).collect()
 }
 
 /// The name by which sudo(8) finds this program: its path, where sudo does not search.
-fn sudo_name(typed: &OsStr) -> OsString {
+fn sudo_program_name(typed: &OsStr) -> OsString {
     let is_path = typed.to_string_lossy().contains('/');
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from(typed));
     let folder = program.parent().unwrap_or(Path::new(""));
@@ -148,13 +149,13 @@ fn sudo_name(typed: &OsStr) -> OsString {
 }
 
 /// Words as a shell reads them.
-fn shell_line(words: impl IntoIterator<Item = OsString>) -> String {
+fn format_shell_line(words: impl IntoIterator<Item = OsString>) -> String {
     let words: Vec<String> =
-        words.into_iter().map(|word| shell_word(&word.to_string_lossy())).collect();
+        words.into_iter().map(|word| quote_shell_word(&word.to_string_lossy())).collect();
     words.join(" ")
 }
 
-fn shell_word(word: &str) -> String {
+fn quote_shell_word(word: &str) -> String {
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_@%+=:,./-".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
@@ -167,8 +168,8 @@ mod tests {
     use super::*;
     use crate::arguments::Arguments;
 
-    fn lines(words: &[&str]) -> Option<Vec<String>> {
-        let words = strings(words);
+    fn next_commands(words: &[&str]) -> Option<Vec<String>> {
+        let words = to_os_strings(words);
         let arguments = Arguments::parse_words(words.clone()).expect("a command line");
         let next = NextCommands::of(&arguments.verb, &words)?;
         Some(next.0.into_iter().map(|(command, _)| command).collect())
@@ -193,22 +194,22 @@ mod tests {
             (&["session", "create", "s", "--user", "all"], "session create s"),
         ] {
             let typed = [&[program], typed].concat();
-            let as_root = format!("sudo {}", shell_line(strings(&typed)));
+            let as_root = format!("sudo {}", format_shell_line(to_os_strings(&typed)));
             let mut expected = vec![as_root, format!("./trackway {instead}")];
             if typed.contains(&"--kernel") {
                 expected.push("./trackway doctor".into());
             }
-            assert_eq!(lines(&typed), Some(expected));
+            assert_eq!(next_commands(&typed), Some(expected));
         }
-        assert_eq!(lines(&[program, "record", "--", "true"]), None);
-        assert_eq!(lines(&[program, "list"]), None);
+        assert_eq!(next_commands(&[program, "record", "--", "true"]), None);
+        assert_eq!(next_commands(&[program, "list"]), None);
     }
 
     #[test]
     fn words_are_quoted_where_a_shell_would_change_them() {
-        assert_eq!(shell_word("a/b-1.c"), "a/b-1.c");
-        assert_eq!(shell_word("sched_*"), "'sched_*'");
-        assert_eq!(shell_word(""), "''");
-        assert_eq!(shell_word("$HOME 'x'"), r"'$HOME '\''x'\'''");
+        assert_eq!(quote_shell_word("a/b-1.c"), "a/b-1.c");
+        assert_eq!(quote_shell_word("sched_*"), "'sched_*'");
+        assert_eq!(quote_shell_word(""), "''");
+        assert_eq!(quote_shell_word("$HOME 'x'"), r"'$HOME '\''x'\'''");
     }
 }

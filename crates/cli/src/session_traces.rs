@@ -8,20 +8,20 @@ use trackway_recorder::protocol::{Answer, Request};
 
 /// Replaces names of sessions by the folders of their traces. A path that exists stays. A name
 /// without a session stays, too: opening it reports the error.
-pub(crate) fn find(traces: &mut [PathBuf]) {
+pub(crate) fn resolve_session_names(traces: &mut [PathBuf]) {
     for path in traces.iter_mut().filter(|path| !path.exists()) {
-        if let Some(folder) = name_of(path).and_then(folder_of) {
+        if let Some(folder) = session_name_from_path(path).and_then(query_trace_folder) {
             *path = folder;
         }
     }
 }
 
 /// Returns the path as text if it can be a session's name.
-pub(crate) fn name_of(path: &Path) -> Option<&str> {
+pub(crate) fn session_name_from_path(path: &Path) -> Option<&str> {
     path.to_str().filter(|name| !name.is_empty() && !name.contains('/'))
 }
 
-fn folder_of(name: &str) -> Option<PathBuf> {
+fn query_trace_folder(name: &str) -> Option<PathBuf> {
     let mut session = Session::connect(&RunFolder::of(name), name).ok()?;
     match session.request(Request::Status) {
         Ok(Answer::Status(status)) => Some(status.folder),

@@ -6,10 +6,10 @@ use std::process::ExitCode;
 
 use clap::Args;
 use trackway_console::stderr;
-use trackway_reader::{Selection, first_time, open};
+use trackway_reader::{Selection, first_packet_time, open_traces};
 
-use crate::common::export::export;
-use crate::common::jobs::jobs;
+use crate::common::export::export_traces;
+use crate::common::jobs::parse_thread_count;
 use crate::common::selection::SelectionArguments;
 use crate::patterns::Patterns;
 use crate::{output_guard, session_traces, time_range};
@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     pub(crate) clock_gmt: bool,
     /// Threads to work with [default: one for each processor]
-    #[arg(short, long, value_name = "N", value_parser = jobs)]
+    #[arg(short, long, value_name = "N", value_parser = parse_thread_count)]
     pub(crate) jobs: Option<NonZero<usize>>,
 }
 
@@ -52,16 +52,16 @@ pub(crate) struct Arguments {
 ///
 /// If a folder has no trace, or cannot be read; if nothing can be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
-    session_traces::find(&mut arguments.traces);
+    session_traces::resolve_session_names(&mut arguments.traces);
     let patterns = Patterns::new(&arguments.selection.event)?;
     output_guard::refuse_folder(&arguments.output, &arguments.traces)?;
-    let found = open(&arguments.traces, &mut stderr())?;
-    let first = || first_time(&found.inputs);
-    let range = time_range::of(&arguments.selection, arguments.clock_gmt, first)?;
+    let found = open_traces(&arguments.traces, &mut stderr())?;
+    let first = || first_packet_time(&found.inputs);
+    let range = time_range::resolve_range(&arguments.selection, arguments.clock_gmt, first)?;
     let events = |name: &str| patterns.select(name);
     let selection = Selection { range, events: &events, ..Selection::default() };
     patterns.warn_if_none(&found.inputs, &mut stderr())?;
-    export(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
-        trackway_reader::trim(inputs, &selection, export, jobs, messages)
+    export_traces(found, &arguments.output, arguments.jobs, |inputs, export, jobs, messages| {
+        trackway_reader::trim_traces(inputs, &selection, export, jobs, messages)
     })
 }

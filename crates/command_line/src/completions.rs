@@ -6,19 +6,19 @@ use clap::{Arg, Command, ValueHint};
 use clap_complete::Shell;
 
 /// Returns the script of a shell for the program `name` with the command line `declared`.
-pub fn script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
+pub fn generate_script(declared: Command, name: &str, shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
     // A command's name has to live as long as the program.
     let declared: &'static Command = Box::leak(Box::new(declared));
-    clap_complete::generate(shell, &mut shown(declared), name, &mut script);
-    if shell == Shell::Bash { with_labels(script, name) } else { script }
+    clap_complete::generate(shell, &mut without_hidden_parts(declared), name, &mut script);
+    if shell == Shell::Bash { repair_bash_labels(script, name) } else { script }
 }
 
 /// Repairs the labels of a Bash script, if the program's name has a hyphen.
 ///
 /// clap_complete 4.6 sets a state to `trackway__bench__subcmd__compare`, but labels that state's
 /// case `trackway__subcmd__bench__subcmd__compare`: a subcommand would have no completions.
-fn with_labels(script: Vec<u8>, name: &str) -> Vec<u8> {
+fn repair_bash_labels(script: Vec<u8>, name: &str) -> Vec<u8> {
     let Ok(text) = String::from_utf8(script) else {
         unreachable!("clap_complete wrote other bytes than names and descriptions in UTF-8");
     };
@@ -26,9 +26,11 @@ fn with_labels(script: Vec<u8>, name: &str) -> Vec<u8> {
 }
 
 /// Returns a command without its hidden parts: clap_complete offers hidden words, too.
-fn shown(declared: &'static Command) -> Command {
-    let arguments = declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(hinted);
-    let verbs = declared.get_subcommands().filter(|one| !one.is_hide_set()).map(shown);
+fn without_hidden_parts(declared: &'static Command) -> Command {
+    let arguments =
+        declared.get_arguments().filter(|one| !one.is_hide_set()).cloned().map(add_value_hint);
+    let verbs =
+        declared.get_subcommands().filter(|one| !one.is_hide_set()).map(without_hidden_parts);
     let copy = Command::new(declared.get_name()).args(arguments).subcommands(verbs);
     let copy = copy.disable_help_flag(declared.is_disable_help_flag_set());
     let copy = copy.visible_aliases(declared.get_visible_aliases());
@@ -37,7 +39,7 @@ fn shown(declared: &'static Command) -> Command {
 }
 
 /// Adds the kind of an argument's value, as far as shells have one.
-fn hinted(argument: Arg) -> Arg {
+fn add_value_hint(argument: Arg) -> Arg {
     if !argument.get_action().takes_values() || !argument.get_possible_values().is_empty() {
         return argument;
     }

@@ -14,30 +14,30 @@ use clap::{Arg, Command};
 pub const HELP: &str = "Help and messages";
 
 /// A heading on the page of the top level, and the names of the commands below it.
-pub type Group = (&'static str, &'static [&'static str]);
+pub type CommandGroup = (&'static str, &'static [&'static str]);
 
 /// Examples on a short page, at most.
 const EXAMPLES_MAX: usize = 3;
 
 /// Returns the command line with short pages: `command` and all commands below it. The page of
 /// `command` lists those directly below it in `groups`, if there are any.
-pub fn with_short_pages(command: Command, groups: &[Group]) -> Command {
+pub fn with_short_pages(command: Command, groups: &[CommandGroup]) -> Command {
     let command = with_examples(command);
-    let template = template(&command, groups);
+    let template = build_top_level_template(&command, groups);
     template.into_iter().fold(command, Command::help_template)
 }
 
 /// Returns the declaration for manual pages: each option has its description.
-pub fn for_manual(command: Command) -> Command {
+pub fn with_manual_descriptions(command: Command) -> Command {
     let command = command.mut_args(|argument: Arg| argument.hide_short_help(false));
-    map_subcommands(command, for_manual)
+    map_subcommands(command, with_manual_descriptions)
 }
 
 /// Puts the first examples of the full page below the options of the short one.
 fn with_examples(command: Command) -> Command {
     let text = |text: Option<&StyledStr>| text.map(ToString::to_string).unwrap_or_default();
     let (page, after) = (text(command.get_long_about()), text(command.get_after_help()));
-    let examples = [examples(&page), examples(&after)].concat();
+    let examples = [first_examples(&page), first_examples(&after)].concat();
     let command = map_subcommands(command, with_examples);
     let title = command.get_about().map(|about| about.to_string());
     let title = title.map(|about| about.trim_end_matches('.').to_owned());
@@ -45,7 +45,7 @@ fn with_examples(command: Command) -> Command {
     if examples.is_empty() {
         return command;
     }
-    let mut text = heading("Examples");
+    let mut text = format_heading("Examples");
     for example in examples {
         let _ = write!(text, "\n{example}");
     }
@@ -61,21 +61,21 @@ fn map_subcommands(command: Command, change: fn(Command) -> Command) -> Command 
 }
 
 /// Returns the first examples of a full page, one a line.
-fn examples(page: &str) -> Vec<&str> {
+fn first_examples(page: &str) -> Vec<&str> {
     let lines = page.lines().skip_while(|line| !matches!(*line, "Examples:" | "Example:")).skip(1);
     let lines = lines.skip_while(|line| line.is_empty());
     lines.take_while(|line| line.starts_with("  ")).take(EXAMPLES_MAX).collect()
 }
 
 /// Returns a heading in the style of clap's own.
-fn heading(name: &str) -> String {
+fn format_heading(name: &str) -> String {
     let style = Styles::styled();
     let style = style.get_header();
     format!("{style}{name}:{}", style.render_reset())
 }
 
 /// Returns the page of the top level, with the commands in groups.
-fn template(command: &Command, groups: &[Group]) -> Option<StyledStr> {
+fn build_top_level_template(command: &Command, groups: &[CommandGroup]) -> Option<StyledStr> {
     if groups.is_empty() {
         return None;
     }
@@ -87,21 +87,21 @@ fn template(command: &Command, groups: &[Group]) -> Option<StyledStr> {
     let style = Styles::styled();
     let style = style.get_literal();
     for (name, commands) in groups {
-        let _ = writeln!(text, "{}", heading(name));
+        let _ = writeln!(text, "{}", format_heading(name));
         for name in *commands {
             let about = about(name)?;
             let _ = writeln!(text, "  {style}{name:<8}{} {about}", style.render_reset());
         }
         text.push('\n');
     }
-    let _ = write!(text, "{}\n{{options}}{{after-help}}", heading("Options"));
+    let _ = write!(text, "{}\n{{options}}{{after-help}}", format_heading("Options"));
     Some(text.into())
 }
 
 /// Returns the words of a command line with `help COMMAND...` as `COMMAND... --help`, so that both
 /// print the same page. Other words stay as they are, and so does `help` before a word that is no
 /// command.
-pub fn with_help_as_option(command: &Command, words: Vec<OsString>) -> Vec<OsString> {
+pub fn rewrite_help_command(command: &Command, words: Vec<OsString>) -> Vec<OsString> {
     let (path, last) = command_path(command, &words);
     let end = path.last().map_or(1, |index| index + 1);
     let next = (end..words.len()).find(|index| !is_option(&words, *index));

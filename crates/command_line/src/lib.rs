@@ -15,5 +15,5 @@ mod messages;
 
 pub use common::{ColourChoice, CommonArguments, typed_colour_choice};
 pub use messages::{
-    FAILED, error_text, is_broken_pipe, print_error, print_hint, print_page, print_usage_error,
+    EXIT_FAILED, error_text, is_broken_pipe, print_error, print_hint, print_page, print_usage_error,
 };

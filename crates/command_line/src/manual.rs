@@ -13,24 +13,24 @@ use crate::help;
 /// # Errors
 ///
 /// Those of the file system.
-pub fn write(command: Command, folder: &Path, elsewhere: &[&str]) -> io::Result<()> {
+pub fn write_pages(command: Command, folder: &Path, elsewhere: &[&str]) -> io::Result<()> {
     std::fs::create_dir_all(folder)?;
-    let mut command = help::for_manual(command).disable_help_subcommand(true);
+    let mut command = help::with_manual_descriptions(command).disable_help_subcommand(true);
     command.build();
     let is_here = |one: &&Command| !elsewhere.contains(&one.get_name());
-    for one in shown(&command).filter(is_here) {
-        write_below(one, folder)?;
+    for one in visible_subcommands(&command).filter(is_here) {
+        write_subcommand_pages(one, folder)?;
     }
     clap_mangen::Man::new(command).generate_to(folder).map(drop)
 }
 
-fn write_below(command: &Command, folder: &Path) -> io::Result<()> {
-    for one in shown(command) {
-        write_below(one, folder)?;
+fn write_subcommand_pages(command: &Command, folder: &Path) -> io::Result<()> {
+    for one in visible_subcommands(command) {
+        write_subcommand_pages(one, folder)?;
     }
     clap_mangen::Man::new(command.clone()).generate_to(folder).map(drop)
 }
 
-fn shown(command: &Command) -> impl Iterator<Item = &Command> {
+fn visible_subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|one| !one.is_hide_set())
 }

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use trackway_console::{IoError, Style, Target, message};
 
 /// Exit status of a command that failed.
-pub const FAILED: u8 = 2;
+pub const EXIT_FAILED: u8 = 2;
 
 /// Prints the help page or the version that the user requested, which is data; `None` if `error`
 /// is neither of both.
@@ -21,7 +21,7 @@ pub fn print_page(error: &clap::Error) -> Option<ExitCode> {
         false => shown.to_string(),
     };
     // The reader of the output may be gone.
-    let _ = trackway_console::write_own(Target::Output, &text);
+    let _ = trackway_console::write_trusted(Target::Output, &text);
     Some(ExitCode::SUCCESS)
 }
 
@@ -40,7 +40,7 @@ pub fn print_usage_error(error: &clap::Error) {
 /// Returns the text of an error with its causes.
 pub fn error_text(error: &anyhow::Error) -> String {
     // A name in it may have line ends: the text after one must not look like a message of its own.
-    let text = IoError::chain(error.as_ref());
+    let text = IoError::chain_text(error.as_ref());
     if Target::Errors.is_escaped() { text.replace('\n', "\n  ") } else { text }
 }
 

@@ -14,14 +14,14 @@ const CHAR_BYTES_MAX: usize = 4;
 
 /// A text on one line, without control characters: what [`Stream`](crate::Stream) escapes, and line
 /// ends and tabs.
-pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.contains(|c: char| c.is_control() || misleads(c)) {
+pub fn escape_unprintable(text: &str) -> Cow<'_, str> {
+    if !text.contains(|c: char| c.is_control() || is_misleading_char(c)) {
         return Cow::Borrowed(text);
     }
     let mut shown = String::with_capacity(text.len() + 8);
     for c in text.chars() {
-        if c.is_control() || misleads(c) {
-            push_visible(&mut shown, c);
+        if c.is_control() || is_misleading_char(c) {
+            push_char_escape(&mut shown, c);
         } else {
             shown.push(c);
         }
@@ -31,7 +31,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// Appends what shows a character that would control or mislead: as JSON escapes it (RFC 8259,
 /// section 7), so that JSON stays JSON on a terminal.
-fn push_visible(text: &mut String, c: char) {
+fn push_char_escape(text: &mut String, c: char) {
     match c {
         '\r' => text.push_str("\\r"),
         '\n' => text.push_str("\\n"),
@@ -42,7 +42,7 @@ fn push_visible(text: &mut String, c: char) {
 }
 
 /// Returns true if a character that is not a control character changes how others are shown.
-const fn misleads(c: char) -> bool {
+const fn is_misleading_char(c: char) -> bool {
     matches!(
         c,
         '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
@@ -64,27 +64,27 @@ pub(crate) fn push_escaped(
         out.extend_from_slice(&rest[..plain]);
         used += plain;
         let rest = &rest[plain..];
-        match Special::at(rest, is_last) {
+        match SpecialSequence::parse(rest, is_last) {
             None => break,
-            Some(Special::Incomplete) => return used,
-            Some(Special::Mark(style, length)) => {
+            Some(SpecialSequence::Incomplete) => return used,
+            Some(SpecialSequence::Mark(style, length)) => {
                 if has_colours {
                     out.extend_from_slice(style.sequence().as_bytes());
                 }
                 used += length;
             }
-            Some(Special::Char(c)) => {
+            Some(SpecialSequence::Char(c)) => {
                 used += c.len_utf8();
-                if c.is_control() || misleads(c) {
+                if c.is_control() || is_misleading_char(c) {
                     let mut text = String::new();
                     // Writing to a string cannot fail.
-                    push_visible(&mut text, c);
+                    push_char_escape(&mut text, c);
                     out.extend_from_slice(text.as_bytes());
                 } else {
                     out.extend_from_slice(c.encode_utf8(&mut [0; CHAR_BYTES_MAX]).as_bytes());
                 }
             }
-            Some(Special::Invalid(byte)) => {
+            Some(SpecialSequence::Invalid(byte)) => {
                 out.extend_from_slice(format!("\\x{byte:02x}").as_bytes());
                 used += 1;
             }
@@ -99,22 +99,22 @@ const fn is_plain(byte: u8) -> bool {
 }
 
 /// A sequence that begins with a byte that is not plain.
-enum Special {
+enum SpecialSequence {
     Char(char),
-    Mark(mark::Change, usize),
+    Mark(mark::StyleChange, usize),
     /// A byte that is not UTF-8.
     Invalid(u8),
     /// A part of something whose end may be in the next bytes.
     Incomplete,
 }
 
-impl Special {
-    fn at(rest: &[u8], is_last: bool) -> Option<Self> {
+impl SpecialSequence {
+    fn parse(rest: &[u8], is_last: bool) -> Option<Self> {
         let first = *rest.first()?;
-        match mark::read(rest) {
-            mark::Read::Complete(change, length) => return Some(Self::Mark(change, length)),
-            mark::Read::Part if !is_last => return Some(Self::Incomplete),
-            mark::Read::Part | mark::Read::None => {}
+        match mark::read_mark(rest) {
+            mark::MarkMatch::Complete(change, length) => return Some(Self::Mark(change, length)),
+            mark::MarkMatch::Part if !is_last => return Some(Self::Incomplete),
+            mark::MarkMatch::Part | mark::MarkMatch::None => {}
         }
         let head = &rest[..rest.len().min(CHAR_BYTES_MAX)];
         let valid = match std::str::from_utf8(head) {
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::Style;
 
-    fn escaped(bytes: &[u8]) -> String {
+    fn escape_to_string(bytes: &[u8]) -> String {
         let mut out = Vec::new();
         assert_eq!(push_escaped(&mut out, bytes, false, true), bytes.len());
         String::from_utf8(out).expect("UTF-8")
@@ -154,15 +154,15 @@ mod tests {
             (b"\xf0\x9f\xa6", "\\xf0\\x9f\\xa6"),
             ("\u{202e}a\u{2066}\u{200f}\u{2028}".as_bytes(), "\\u202ea\\u2066\\u200f\\u2028"),
         ] {
-            assert_eq!(escaped(bytes), shown, "{bytes:?}");
+            assert_eq!(escape_to_string(bytes), shown, "{bytes:?}");
         }
-        assert_eq!(printable("a\n\tb\u{202e}"), "a\\n\\tb\\u202e");
-        assert!(matches!(printable("é plain"), Cow::Borrowed(_)));
+        assert_eq!(escape_unprintable("a\n\tb\u{202e}"), "a\\n\\tb\\u202e");
+        assert!(matches!(escape_unprintable("é plain"), Cow::Borrowed(_)));
     }
 
     #[test]
     fn every_division_of_the_bytes_gives_the_same_text() {
-        let marked = mark::paint(Style::Name, "näme\x1b[2J");
+        let marked = mark::wrap_in_marks(Style::Name, "näme\x1b[2J");
         let whole = format!("a\u{9b}{marked}é\u{202e}\n");
         let whole = [whole.as_bytes(), b"\xf0\x9f\xa6x"].concat();
         let mut expected = Vec::new();
@@ -170,7 +170,7 @@ mod tests {
         for end in 0..=whole.len() {
             let mut out = Vec::new();
             let used = push_escaped(&mut out, &whole[..end], true, false);
-            assert!(end - used < mark::BYTES, "{used} of {end} are used");
+            assert!(end - used < mark::MARK_BYTES, "{used} of {end} are used");
             push_escaped(&mut out, &whole[used..], true, true);
             assert_eq!(out, expected, "divided at {end}");
         }

@@ -38,13 +38,13 @@ impl IoError {
     }
 
     /// The text of an error and of what caused it, with colons between them.
-    pub fn chain(error: &(dyn Error + 'static)) -> String {
+    pub fn chain_text(error: &(dyn Error + 'static)) -> String {
         let text = match Self::system_error(error) {
             Some(error) => Self::text(error),
             None => error.to_string(),
         };
         match error.source() {
-            Some(source) => format!("{text}: {}", Self::chain(source)),
+            Some(source) => format!("{text}: {}", Self::chain_text(source)),
             None => text,
         }
     }
@@ -104,6 +104,9 @@ mod tests {
                 Some(&self.0)
             }
         }
-        assert_eq!(IoError::chain(&Outer(absent())), "cannot open it: No such file or directory");
+        assert_eq!(
+            IoError::chain_text(&Outer(absent())),
+            "cannot open it: No such file or directory"
+        );
     }
 }

@@ -17,11 +17,11 @@ mod mark;
 mod stream;
 mod target;
 
-pub use escape::printable;
+pub use escape::escape_unprintable;
 pub use io_error::IoError;
-pub use line::{clear_progress, has_progress, show_progress, write_line, write_lines};
+pub use line::{can_show_progress, clear_progress, show_progress, write_line, write_lines};
 pub use mark::Style;
-pub use stream::{Stream, stderr, stdout, stdout_file, write_own};
+pub use stream::{Stream, stderr, stdout, stdout_file, write_trusted};
 pub use target::{ColourChoice, Target, set_colour_choice};
 
 /// Writes one line to standard error, as `eprintln!` does. A line end in the text is escaped on a

@@ -5,10 +5,10 @@
 use std::fmt::Arguments;
 use std::io::{self, IsTerminal as _, Write as _};
 
-use crate::escape::printable;
+use crate::escape::escape_unprintable;
 use crate::mark::Style;
 use crate::stream;
-use crate::target::{Target, is_dumb};
+use crate::target::{Target, is_dumb_terminal};
 
 /// Returns to the line's beginning and erases it (ECMA-48).
 const ERASE_LINE: &str = "\r\x1b[K";
@@ -38,21 +38,22 @@ pub fn write_lines(text: Arguments<'_>) {
 
 /// Returns true if a progress line can be shown: standard error is a terminal that can erase a
 /// line.
-pub fn has_progress() -> bool {
-    io::stderr().is_terminal() && !is_dumb()
+pub fn can_show_progress() -> bool {
+    io::stderr().is_terminal() && !is_dumb_terminal()
 }
 
 /// Shows how far long work is, in place of what was shown before.
 pub fn show_progress(text: Arguments<'_>) {
-    if has_progress() {
+    if can_show_progress() {
         let text = text.to_string();
-        let _ = io::stderr().write_all(format!("{ERASE_LINE}{}", printable(&text)).as_bytes());
+        let _ =
+            io::stderr().write_all(format!("{ERASE_LINE}{}", escape_unprintable(&text)).as_bytes());
     }
 }
 
 /// Erases the line that shows how far long work is.
 pub fn clear_progress() {
-    if has_progress() {
+    if can_show_progress() {
         let _ = io::stderr().write_all(ERASE_LINE.as_bytes());
     }
 }

@@ -11,11 +11,11 @@ use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::sync::OnceLock;
 
 /// Bytes of a mark.
-pub(crate) const BYTES: usize = 1 + DIGITS + 1;
+pub(crate) const MARK_BYTES: usize = 1 + DIGITS + 1;
 /// Digits of the random number.
 const DIGITS: usize = 16;
 /// The letter at the end of a style.
-const END: u8 = b'.';
+const END_LETTER: u8 = b'.';
 
 /// The style of a part of a text. Terminals show it in the colours of ECMA-48.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,16 +36,16 @@ pub enum Style {
 
 /// A style that begins, or the end of one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
+pub(crate) enum StyleChange {
     Begin(Style),
     End,
 }
 
 /// The first bytes of a text.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Read {
+pub(crate) enum MarkMatch {
     /// A mark of so many bytes.
-    Complete(Change, usize),
+    Complete(StyleChange, usize),
     /// Perhaps the beginning of a mark.
     Part,
     None,
@@ -67,7 +67,7 @@ impl Style {
     }
 }
 
-impl Change {
+impl StyleChange {
     /// The control sequence of a terminal (ECMA-48, select graphic rendition).
     pub(crate) const fn sequence(self) -> &'static str {
         match self {
@@ -83,12 +83,12 @@ impl Change {
 
     fn of_letter(letter: u8) -> Option<Self> {
         let style = Style::ALL.into_iter().find(|style| style.letter() == letter);
-        style.map(Self::Begin).or((letter == END).then_some(Self::End))
+        style.map(Self::Begin).or((letter == END_LETTER).then_some(Self::End))
     }
 }
 
 /// Returns the beginning of all marks of this process.
-fn prefix() -> &'static str {
+fn mark_prefix() -> &'static str {
     static PREFIX: OnceLock<String> = OnceLock::new();
     PREFIX.get_or_init(|| {
         // The standard library draws a hasher's keys from the system's random numbers.
@@ -97,28 +97,27 @@ fn prefix() -> &'static str {
 }
 
 /// The marks at the beginning and the end of a style.
-pub(crate) fn marks(style: Style) -> (String, String) {
-    let mark = |letter: u8| format!("{}{}", prefix(), char::from(letter));
-    (mark(style.letter()), mark(END))
+pub(crate) fn style_marks(style: Style) -> (String, String) {
+    let mark = |letter: u8| format!("{}{}", mark_prefix(), char::from(letter));
+    (mark(style.letter()), mark(END_LETTER))
 }
 
 /// A text between its marks.
-pub(crate) fn paint(style: Style, text: &str) -> String {
-    let (begin, end) = marks(style);
+pub(crate) fn wrap_in_marks(style: Style, text: &str) -> String {
+    let (begin, end) = style_marks(style);
     format!("{begin}{text}{end}")
 }
 
 /// Reads a mark at the beginning of `bytes`.
-pub(crate) fn read(bytes: &[u8]) -> Read {
-    let prefix = prefix().as_bytes();
+pub(crate) fn read_mark(bytes: &[u8]) -> MarkMatch {
+    let prefix = mark_prefix().as_bytes();
     if !bytes.starts_with(prefix) {
-        return if prefix.starts_with(bytes) { Read::Part } else { Read::None };
+        return if prefix.starts_with(bytes) { MarkMatch::Part } else { MarkMatch::None };
     }
     match bytes.get(prefix.len()) {
-        None => Read::Part,
-        Some(&letter) => {
-            Change::of_letter(letter).map_or(Read::None, |change| Read::Complete(change, BYTES))
-        }
+        None => MarkMatch::Part,
+        Some(&letter) => StyleChange::of_letter(letter)
+            .map_or(MarkMatch::None, |change| MarkMatch::Complete(change, MARK_BYTES)),
     }
 }
 
@@ -129,13 +128,19 @@ mod tests {
     #[test]
     fn marks_are_read_as_they_were_written() {
         for style in Style::ALL {
-            let (begin, end) = marks(style);
-            assert_eq!(begin.len(), BYTES);
-            assert_eq!(read(begin.as_bytes()), Read::Complete(Change::Begin(style), BYTES));
-            assert_eq!(read(end.as_bytes()), Read::Complete(Change::End, BYTES));
-            assert_eq!(read(&begin.as_bytes()[..BYTES - 1]), Read::Part);
+            let (begin, end) = style_marks(style);
+            assert_eq!(begin.len(), MARK_BYTES);
+            assert_eq!(
+                read_mark(begin.as_bytes()),
+                MarkMatch::Complete(StyleChange::Begin(style), MARK_BYTES)
+            );
+            assert_eq!(
+                read_mark(end.as_bytes()),
+                MarkMatch::Complete(StyleChange::End, MARK_BYTES)
+            );
+            assert_eq!(read_mark(&begin.as_bytes()[..MARK_BYTES - 1]), MarkMatch::Part);
         }
-        assert_eq!(read(b"\x1b0123456789abcdefn"), Read::None);
-        assert_eq!(read(b"\x1b[31m"), Read::None);
+        assert_eq!(read_mark(b"\x1b0123456789abcdefn"), MarkMatch::None);
+        assert_eq!(read_mark(b"\x1b[31m"), MarkMatch::None);
     }
 }

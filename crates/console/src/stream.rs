@@ -50,7 +50,7 @@ pub fn stdout_file() -> io::Result<Stream<File>> {
 /// # Errors
 ///
 /// If it cannot be written.
-pub fn write_own(target: Target, text: &str) -> io::Result<()> {
+pub fn write_trusted(target: Target, text: &str) -> io::Result<()> {
     match target {
         Target::Output => io::stdout().write_all(text.as_bytes()),
         Target::Errors => io::stderr().write_all(text.as_bytes()),
@@ -85,7 +85,7 @@ impl<W: Write> Stream<W> {
     /// Returns the marks before and after a text in a style; empty where there are no colours.
     pub fn marks(&self, style: Style) -> (String, String) {
         match &self.filter {
-            Some(filter) if filter.has_colours => mark::marks(style),
+            Some(filter) if filter.has_colours => mark::style_marks(style),
             _ => Default::default(),
         }
     }
@@ -160,18 +160,18 @@ impl<W: Write> Drop for Stream<W> {
 mod tests {
     use super::*;
 
-    fn stream(filter: Option<Filter>) -> Stream<Vec<u8>> {
+    fn test_stream(filter: Option<Filter>) -> Stream<Vec<u8>> {
         Stream { writer: Vec::new(), filter }
     }
 
     #[test]
     fn a_pipe_gets_all_bytes_and_a_terminal_gets_none_that_control_it() {
         let hostile = b"\x1b[2J\x9b\xff\r\n";
-        let mut pipe = stream(None);
+        let mut pipe = test_stream(None);
         pipe.write_all(hostile).expect("room");
         assert_eq!(pipe.writer, hostile);
         let filter = Filter { has_colours: false, pending: Vec::new(), escaped: Vec::new() };
-        let mut terminal = stream(Some(filter));
+        let mut terminal = test_stream(Some(filter));
         for byte in hostile {
             terminal.write_all(&[*byte]).expect("room");
         }

@@ -5,7 +5,7 @@ use std::env;
 use std::io::IsTerminal as _;
 use std::sync::OnceLock;
 
-use crate::escape::printable;
+use crate::escape::escape_unprintable;
 use crate::mark::{self, Style};
 
 /// The choice of colours: `--color`.
@@ -21,11 +21,11 @@ pub enum ColourChoice {
 }
 
 /// The choice for this process.
-static CHOICE: OnceLock<ColourChoice> = OnceLock::new();
+static COLOUR_CHOICE: OnceLock<ColourChoice> = OnceLock::new();
 
 /// Sets the choice for this process; the first call holds.
 pub fn set_colour_choice(choice: ColourChoice) {
-    let _ = CHOICE.set(choice);
+    let _ = COLOUR_CHOICE.set(choice);
 }
 
 /// Standard output or standard error.
@@ -57,27 +57,27 @@ impl Target {
 
     /// A text in a style; as it is where there are no colours.
     pub fn paint<'a>(self, style: Style, text: &'a str) -> Cow<'a, str> {
-        if self.has_colours() { mark::paint(style, text).into() } else { text.into() }
+        if self.has_colours() { mark::wrap_in_marks(style, text).into() } else { text.into() }
     }
 
     /// Returns the marks before and after a text in a style; empty where there are no colours.
     pub fn marks(self, style: Style) -> (String, String) {
-        if self.has_colours() { mark::marks(style) } else { Default::default() }
+        if self.has_colours() { mark::style_marks(style) } else { Default::default() }
     }
 
     /// A name that must not break a line or a table: on one line where control characters are
     /// escaped, as it is elsewhere.
     pub fn one_line(self, text: &str) -> Cow<'_, str> {
-        if self.is_escaped() { printable(text) } else { text.into() }
+        if self.is_escaped() { escape_unprintable(text) } else { text.into() }
     }
 }
 
 /// Returns true if colours are written to a terminal, or to another file.
 pub(crate) fn has_colours(is_terminal: bool) -> bool {
-    match CHOICE.get().copied().unwrap_or_default() {
+    match COLOUR_CHOICE.get().copied().unwrap_or_default() {
         ColourChoice::Always => true,
         ColourChoice::Never => false,
-        ColourChoice::Auto => is_terminal && is_wanted(),
+        ColourChoice::Auto => is_terminal && environment_allows_colours(),
     }
 }
 
@@ -88,11 +88,11 @@ pub(crate) fn is_escaped(is_terminal: bool) -> bool {
 }
 
 /// Returns true if the environment allows colours (no-color.org).
-fn is_wanted() -> bool {
-    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb()
+fn environment_allows_colours() -> bool {
+    env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb_terminal()
 }
 
 /// Returns true if the terminal knows no control sequences.
-pub(crate) fn is_dumb() -> bool {
+pub(crate) fn is_dumb_terminal() -> bool {
     env::var_os("TERM").is_some_and(|value| value == "dumb")
 }

@@ -17,7 +17,7 @@ use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
     metadata_preamble, packet_header,
 };
-use trackway_render::{EventEncoder as _, Line, Pretty, PrettyOptions, Stamp, utc};
+use trackway_render::{EventEncoder as _, Line, Pretty, PrettyOptions, Stamp, utc_date_time};
 use trackway_schema::context::VTID;
 use trackway_schema::{EventDescription, Field, FieldKind, Scalar};
 
@@ -30,9 +30,9 @@ const ROUNDS: usize = 5;
 
 /// Adds up all values, so that none can be left out.
 #[derive(Default)]
-struct Sum(u64);
+struct ValueSum(u64);
 
-impl Sink for Sum {
+impl Sink for ValueSum {
     #[inline]
     fn integer(&mut self, _: &Integer, value: u64) {
         self.0 = self.0.wrapping_add(value);
@@ -51,18 +51,21 @@ impl Sink for Sum {
     }
 }
 
-impl EventSink for Sum {
+impl EventSink for ValueSum {
     fn begin_scope(&mut self, _: Scope) {}
 }
 
 /// A trace of one stream in memory.
-struct Made {
+struct MemoryTrace {
     metadata: String,
     packets: Vec<Vec<u8>>,
 }
 
 /// Packets full of records: header word (five bits of id, 27 of time), then `body`.
-fn packets(mut body: impl FnMut(u64, &mut Vec<u8>), header: fn(u64, &mut Vec<u8>)) -> Vec<Vec<u8>> {
+fn build_packets(
+    mut body: impl FnMut(u64, &mut Vec<u8>),
+    header: fn(u64, &mut Vec<u8>),
+) -> Vec<Vec<u8>> {
     let mut time = START_NS;
     (0..PACKETS as u64)
         .map(|sequence| {
@@ -90,11 +93,11 @@ fn packets(mut body: impl FnMut(u64, &mut Vec<u8>), header: fn(u64, &mut Vec<u8>
         .collect()
 }
 
-fn compact(time: u64, record: &mut Vec<u8>) {
+fn push_compact_header(time: u64, record: &mut Vec<u8>) {
     record.extend((((time & ((1 << 27) - 1)) as u32) << 5).to_le_bytes());
 }
 
-fn preamble(vtid: bool) -> String {
+fn build_preamble(vtid: bool) -> String {
     metadata_preamble(&TraceDescription {
         uuid: UUID,
         hostname: "host".to_owned(),
@@ -107,7 +110,7 @@ fn preamble(vtid: bool) -> String {
     })
 }
 
-fn declared(fields: Vec<(&str, FieldKind)>) -> String {
+fn declare_event(fields: Vec<(&str, FieldKind)>) -> String {
     let fields =
         fields.into_iter().map(|(name, kind)| Field { name: name.to_owned(), kind }).collect();
     let (provider, name) = ("app".to_owned(), "request".to_owned());
@@ -115,17 +118,18 @@ fn declared(fields: Vec<(&str, FieldKind)>) -> String {
 }
 
 /// One u32 and the thread's id: what `trackway record` writes for the smallest useful event.
-fn trackway() -> Made {
-    let metadata = preamble(true) + &declared(vec![("n", FieldKind::Scalar(Scalar::U32))]);
+fn build_trackway_trace() -> MemoryTrace {
+    let metadata =
+        build_preamble(true) + &declare_event(vec![("n", FieldKind::Scalar(Scalar::U32))]);
     let body = |time: u64, record: &mut Vec<u8>| {
         record.extend(4711_i32.to_le_bytes());
         record.extend((time as u32).to_le_bytes());
     };
-    Made { metadata, packets: packets(body, compact) }
+    MemoryTrace { metadata, packets: build_packets(body, push_compact_header) }
 }
 
 /// Fields of all kinds.
-fn mixed() -> Made {
+fn build_mixed_trace() -> MemoryTrace {
     let fields = vec![
         ("a", FieldKind::Scalar(Scalar::U64)),
         ("b", FieldKind::Scalar(Scalar::I16)),
@@ -144,12 +148,15 @@ fn mixed() -> Made {
         record.extend(3_u32.to_le_bytes());
         record.extend([time as u32, 2, 3].iter().flat_map(|value| value.to_le_bytes()));
     };
-    Made { metadata: preamble(true) + &declared(fields), packets: packets(body, compact) }
+    MemoryTrace {
+        metadata: build_preamble(true) + &declare_event(fields),
+        packets: build_packets(body, push_compact_header),
+    }
 }
 
 /// LTTng-UST's headers for many events: 16 bits of id, 32 of time; one i32.
-fn lttng_large() -> Made {
-    let mut metadata = preamble(false);
+fn build_lttng_large_trace() -> MemoryTrace {
+    let mut metadata = build_preamble(false);
     let large = "struct large {
         enum : uint16_t { compact = 0 ... 65534, extended = 65535 } id;
         variant <id> {
@@ -159,13 +166,13 @@ fn lttng_large() -> Made {
         } v;
     } align(8);\nstream {";
     metadata = metadata.replace("stream {", large).replace("struct event_header;", "struct large;");
-    let _ = write!(metadata, "{}", declared(vec![("n", FieldKind::Scalar(Scalar::I32))]));
+    let _ = write!(metadata, "{}", declare_event(vec![("n", FieldKind::Scalar(Scalar::I32))]));
     let header = |time: u64, record: &mut Vec<u8>| {
         record.extend(0_u16.to_le_bytes());
         record.extend((time as u32).to_le_bytes());
     };
     let body = |time: u64, record: &mut Vec<u8>| record.extend((time as u32).to_le_bytes());
-    Made { metadata, packets: packets(body, header) }
+    MemoryTrace { metadata, packets: build_packets(body, header) }
 }
 
 /// The work that is done with each event.
@@ -177,16 +184,16 @@ enum Work {
 }
 
 /// Events, and a sum over what came of them.
-fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
+fn process_packets(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
     let mut decoder = StreamDecoder::new(trace);
-    let (mut sum, mut events) = (Sum::default(), 0);
-    let mut lines = Pretty::new(PrettyOptions::default(), utc);
+    let (mut sum, mut events) = (ValueSum::default(), 0);
+    let mut lines = Pretty::new(PrettyOptions::default(), utc_date_time);
     let mut text = Vec::with_capacity(1 << 20);
     let prefix = Literal::new(b"host app:event: { cpu_id = 0 }");
     for packet in packets {
         let window = Window::whole(packet);
         decoder.begin_packet(window, packet.len() as u64, &mut sum, |_| {}).expect("a packet");
-        while let Some(body) = decoder.event(window).expect("a header") {
+        while let Some(body) = decoder.begin_event(window).expect("a header") {
             let header = body.header;
             match work {
                 Work::Decode => body.read(&mut sum),
@@ -200,7 +207,7 @@ fn pass(trace: &Trace, packets: &[Vec<u8>], work: Work) -> (u64, u64) {
                         packet_prefix: b"{ cpu_id = 0 }",
                         prefix: Some(&prefix),
                     };
-                    lines.event(&mut text, line, body).map(|_| ())
+                    lines.push_event(&mut text, line, body).map(|_| ())
                 }
             }
             .expect("a body");
@@ -219,9 +226,11 @@ fn main() {
     // Whatever cargo passes besides (`--bench`) selects nothing.
     let wanted: Vec<String> =
         std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    for (name, made) in
-        [("trackway", trackway()), ("lttng large", lttng_large()), ("mixed", mixed())]
-    {
+    for (name, made) in [
+        ("trackway", build_trackway_trace()),
+        ("lttng large", build_lttng_large_trace()),
+        ("mixed", build_mixed_trace()),
+    ] {
         let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
         for (what, work) in [("decode", Work::Decode), ("skip", Work::Skip), ("text", Work::Text)] {
             let label = format!("{name} {what}");
@@ -232,7 +241,7 @@ fn main() {
             let mut events = 0;
             for _ in 0..ROUNDS {
                 let start = Instant::now();
-                let (count, sum) = pass(&trace, black_box(&made.packets), work);
+                let (count, sum) = process_packets(&trace, black_box(&made.packets), work);
                 best = best.min(start.elapsed().as_secs_f64());
                 black_box(sum);
                 events = count;

@@ -4,10 +4,10 @@
 mod support;
 
 use support::random_types::{Limits, random_metadata, random_packet, set_content_size};
-use support::{Folder, Random, babeltrace};
+use support::{Folder, Random, run_babeltrace};
 use trackway_ctf::read::{StreamDecoder, Trace, Window};
-use trackway_reader::{DataFile, Input, Selection, Settings, print};
-use trackway_render::{FieldWriter, LineOutput, Names, Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print_events};
+use trackway_render::{FieldWriter, LineOutput, Pretty, PrettyOptions, ShownNames, utc_date_time};
 
 const PACKET_BYTES: usize = 300;
 
@@ -17,10 +17,10 @@ fn readable_packet(random: &mut Random, metadata: &str, trace: &Trace) -> Option
     let mut decoder = StreamDecoder::new(trace);
     let window = Window::whole(&packet);
     let mut text = Vec::new();
-    let mut sink = FieldWriter::new(&mut text, Names::default(), false);
+    let mut sink = FieldWriter::new(&mut text, ShownNames::default(), false);
     decoder.begin_packet(window, PACKET_BYTES as u64, &mut sink, |_| {}).ok()?;
     let (mut events, mut end) = (0, decoder.position_bits());
-    while let Ok(Some(event)) = decoder.event(window) {
+    while let Ok(Some(event)) = decoder.begin_event(window) {
         if event.read(&mut sink).is_err() {
             break;
         }
@@ -47,16 +47,16 @@ fn any_types_print_as_babeltrace2_prints_them() {
         let input = Input { trace, folder: String::new(), files };
         let (mut ours, mut warnings) = (Vec::new(), Vec::new());
         let settings = Settings::default();
-        print(
+        print_events(
             vec![input],
             &Selection::default(),
-            &mut LineOutput::new(Pretty::new(PrettyOptions::default(), utc), &mut ours),
+            &mut LineOutput::new(Pretty::new(PrettyOptions::default(), utc_date_time), &mut ours),
             &settings,
             &mut warnings,
         )
         .expect("memory");
         assert_eq!(String::from_utf8_lossy(&warnings), "", "seed {seed}: {metadata}");
-        let Some((theirs, _)) = babeltrace(&folder.0) else { return };
+        let Some((theirs, _)) = run_babeltrace(&folder.0) else { return };
         let (ours, theirs) = (String::from_utf8_lossy(&ours), String::from_utf8_lossy(&theirs));
         for (our_line, their_line) in ours.lines().zip(theirs.lines()) {
             assert_eq!(our_line, their_line, "seed {seed}: {metadata}");

@@ -5,17 +5,18 @@ mod support;
 use std::path::Path;
 
 use support::{
-    Folder, Header, Made, START_NS, StreamWriter, babeltrace, description, event, random_trace,
+    Folder, Header, START_NS, StreamWriter, TestTrace, event_description, random_trace,
+    run_babeltrace, trace_description,
 };
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
-use trackway_reader::{DataFile, Input, Selection, Settings, print};
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print_events};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{FieldKind, Label, Scalar};
 
 /// Our own text for a trace: events, and warnings.
-fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
+fn print_trace(made: &TestTrace, folder: &Path) -> (Vec<u8>, String) {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let streams = made.streams.iter().enumerate().map(|(number, stream)| {
         let name = folder.join(format!("channel_{number}")).display().to_string();
@@ -23,9 +24,9 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
     });
     let input = Input { trace, folder: String::new(), files: streams.collect() };
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
-    let format = Pretty::new(PrettyOptions::default(), utc);
+    let format = Pretty::new(PrettyOptions::default(), utc_date_time);
     let settings = Settings::default();
-    let summary = print(
+    let summary = print_events(
         vec![input],
         &Selection::default(),
         &mut LineOutput::new(format, &mut output),
@@ -38,12 +39,12 @@ fn printed(made: &Made, folder: &Path) -> (Vec<u8>, String) {
 }
 
 /// Compares with babeltrace2; our text.
-fn check(name: &str, made: &Made) -> String {
+fn check_against_babeltrace(name: &str, made: &TestTrace) -> String {
     let folder = Folder::new(name);
     made.save(&folder);
-    let ours = printed(made, &folder.0);
+    let ours = print_trace(made, &folder.0);
     let text = String::from_utf8_lossy(&ours.0).into_owned();
-    if let Some(theirs) = babeltrace(&folder.0) {
+    if let Some(theirs) = run_babeltrace(&folder.0) {
         let their_text = String::from_utf8_lossy(&theirs.0);
         for (our_line, their_line) in text.lines().zip(their_text.lines()) {
             assert_eq!(our_line, their_line, "{name}");
@@ -58,7 +59,7 @@ fn check(name: &str, made: &Made) -> String {
 fn random_traces_print_as_babeltrace2_prints_them() {
     for seed in 0..80 {
         let made = random_trace(seed);
-        let text = check(&format!("random-{seed}"), &made);
+        let text = check_against_babeltrace(&format!("random-{seed}"), &made);
         assert_eq!(text.lines().count(), made.events, "seed {seed}");
     }
 }
@@ -66,9 +67,10 @@ fn random_traces_print_as_babeltrace2_prints_them() {
 #[test]
 fn all_three_headers_are_read() {
     let contexts = Contexts::default();
-    let mut metadata = metadata_preamble(&description(contexts));
+    let mut metadata = metadata_preamble(&trace_description(contexts));
     for id in [0, 29, 30, 65_535, 65_536, u32::MAX] {
-        let class = event(&format!("id{id}"), vec![("n", FieldKind::Scalar(Scalar::U32))]);
+        let class =
+            event_description(&format!("id{id}"), vec![("n", FieldKind::Scalar(Scalar::U32))]);
         metadata.push_str(&event_declaration(0, id, &class));
     }
     let mut stream = StreamWriter::new(0);
@@ -95,7 +97,10 @@ fn all_three_headers_are_read() {
         stream.record_with(header, id, time, &(number as u32).to_le_bytes());
     }
     stream.end(time, 0);
-    let text = check("headers", &Made { metadata, streams: vec![stream], events: 10 });
+    let text = check_against_babeltrace(
+        "headers",
+        &TestTrace { metadata, streams: vec![stream], events: 10 },
+    );
     let expected = [
         ("?.?????????", "id0", 0),
         ("0.000000001", "id29", 1),
@@ -128,8 +133,8 @@ fn enumerations_keep_their_ranges() {
     ];
     let kinds = [Scalar::I8, Scalar::U8, Scalar::X16, Scalar::I64, Scalar::U64, Scalar::Bool];
     let fields = kinds.map(|scalar| ("e", FieldKind::Enumeration(scalar, labels.clone())));
-    let mut metadata = metadata_preamble(&description(Contexts::default()));
-    metadata.push_str(&event_declaration(0, 0, &event("labels", fields.to_vec())));
+    let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
+    metadata.push_str(&event_declaration(0, 0, &event_description("labels", fields.to_vec())));
     let mut stream = StreamWriter::new(3);
     stream.begin(START_NS);
     for value in [0_i64, -2, 7, 100, 127, -128, i64::MAX, i64::MIN] {
@@ -140,7 +145,10 @@ fn enumerations_keep_their_ranges() {
         stream.record(0, START_NS, &body);
     }
     stream.end(START_NS, 5);
-    let text = check("labels", &Made { metadata, streams: vec![stream], events: 8 });
+    let text = check_against_babeltrace(
+        "labels",
+        &TestTrace { metadata, streams: vec![stream], events: 8 },
+    );
     let sixth = text.lines().nth(5).expect("sixth line");
     assert!(sixth.contains("e = ( <unknown> : container = -128 )"), "{sixth}");
     let second = text.lines().nth(1).expect("second line");
@@ -151,8 +159,8 @@ fn enumerations_keep_their_ranges() {
 /// The rules for counting losses are in the documentation of `trackway_ctf::write`.
 #[test]
 fn losses_are_told_as_babeltrace2_tells_them() {
-    let metadata = metadata_preamble(&description(Contexts::default()));
-    let metadata = metadata + &event_declaration(0, 0, &event("empty", vec![]));
+    let metadata = metadata_preamble(&trace_description(Contexts::default()));
+    let metadata = metadata + &event_declaration(0, 0, &event_description("empty", vec![]));
     let mut streams = Vec::new();
     // An empty first packet makes the loss before the second countable.
     for (instance, first_is_empty) in [(0, true), (1, false)] {
@@ -170,9 +178,9 @@ fn losses_are_told_as_babeltrace2_tells_them() {
         }
         streams.push(stream);
     }
-    let made = Made { metadata, streams, events: 6 };
-    check("losses", &made);
-    let (_, warnings) = printed(&made, Path::new("/t"));
+    let made = TestTrace { metadata, streams, events: 6 };
+    check_against_babeltrace("losses", &made);
+    let (_, warnings) = print_trace(&made, Path::new("/t"));
     let starts: Vec<&str> =
         warnings.lines().map(|line| line.split(" between").next().unwrap_or_default()).collect();
     assert_eq!(
@@ -191,7 +199,7 @@ fn losses_are_told_as_babeltrace2_tells_them() {
 /// Hostile names and texts do not break out of the metadata.
 #[test]
 fn odd_texts_are_quoted() {
-    let mut trace = description(Contexts {
+    let mut trace = trace_description(Contexts {
         bits: VPID | VTID | PROCNAME,
         kernel: Vec::new(),
         applications: vec!["a b:}; /*".into(), "a_b:}; */".into(), "_none:int".into()],
@@ -200,7 +208,8 @@ fn odd_texts_are_quoted() {
     trace.trace_name = "}; env { a = 1; };".to_owned();
     let mut metadata = metadata_preamble(&trace);
     let odd = "} _x; /* $ ' ? ] := <unknown>";
-    let class = event(odd, vec![(odd, FieldKind::Str), (odd, FieldKind::Sequence(Scalar::U8))]);
+    let class =
+        event_description(odd, vec![(odd, FieldKind::Str), (odd, FieldKind::Sequence(Scalar::U8))]);
     metadata.push_str(&event_declaration(0, 0, &class));
     let mut stream = StreamWriter::new(0);
     stream.begin(START_NS);
@@ -209,31 +218,35 @@ fn odd_texts_are_quoted() {
     body.extend(b"x\0\x02\0\0\0\x07\x08");
     stream.record(0, START_NS, &body);
     stream.end(START_NS, 0);
-    let text = check("odd", &Made { metadata, streams: vec![stream], events: 1 });
+    let text =
+        check_against_babeltrace("odd", &TestTrace { metadata, streams: vec![stream], events: 1 });
     assert!(text.ends_with("= [ [0] = 7, [1] = 8 ] }\n"), "{text}");
 }
 
 /// babeltrace2 2.0.4 shows an empty string as the string before it; here it is empty.
 #[test]
 fn empty_strings_are_empty() {
-    let class = event("s", vec![("s", FieldKind::Str), ("t", FieldKind::Text)]);
-    let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
+    let class = event_description("s", vec![("s", FieldKind::Str), ("t", FieldKind::Text)]);
+    let metadata = metadata_preamble(&trace_description(Contexts::default()))
+        + &event_declaration(0, 0, &class);
     let mut stream = StreamWriter::new(0);
     stream.begin(START_NS);
     stream.record(0, START_NS, b"before\0\x01\0\0\0x");
     stream.record(0, START_NS, b"\0\0\0\0\0");
     stream.end(START_NS, 0);
-    let made = Made { metadata, streams: vec![stream], events: 2 };
-    let text = String::from_utf8(printed(&made, Path::new("/t")).0).expect("UTF-8");
+    let made = TestTrace { metadata, streams: vec![stream], events: 2 };
+    let text = String::from_utf8(print_trace(&made, Path::new("/t")).0).expect("UTF-8");
     assert!(text.ends_with("{ s = \"\", _t_length = 0, t = \"\" }\n"), "{text}");
 }
 
 /// Packets of texts; `length` gives the n-th text's length.
-fn texts(length: impl Fn(u32) -> u32) -> Made {
-    let class = event("large", vec![("t", FieldKind::Text), ("n", FieldKind::Scalar(Scalar::U8))]);
-    let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
+fn build_text_trace(length: impl Fn(u32) -> u32) -> TestTrace {
+    let class = event_description(
+        "large",
+        vec![("t", FieldKind::Text), ("n", FieldKind::Scalar(Scalar::U8))],
+    );
+    let metadata = metadata_preamble(&trace_description(Contexts::default()))
+        + &event_declaration(0, 0, &class);
     let mut stream = StreamWriter::new(0);
     let mut time = START_NS;
     for packet in 0..3 {
@@ -248,20 +261,21 @@ fn texts(length: impl Fn(u32) -> u32) -> Made {
         }
         stream.end(time, 9000);
     }
-    Made { metadata, streams: vec![stream], events: 6000 }
+    TestTrace { metadata, streams: vec![stream], events: 6000 }
 }
 
 /// Packets that are larger than what is read of a stream at once.
 #[test]
 fn large_packets_are_read_piece_by_piece() {
-    check("large", &texts(|number| 100 + number % 500));
+    check_against_babeltrace("large", &build_text_trace(|number| 100 + number % 500));
 }
 
 /// Events, too. Not compared: babeltrace2's time grows with the square of a text's length.
 #[test]
 fn large_events_are_read_whole() {
     let length = |number: u32| if number % 999 == 5 { 700_000 } else { number };
-    let text = String::from_utf8(printed(&texts(length), Path::new("/t")).0).expect("UTF-8");
+    let text = String::from_utf8(print_trace(&build_text_trace(length), Path::new("/t")).0)
+        .expect("UTF-8");
     assert_eq!(text.lines().count(), 6000);
     for (number, line) in text.lines().enumerate() {
         let number = (number % 2000) as u32;
@@ -275,9 +289,9 @@ fn large_events_are_read_whole() {
 #[test]
 fn packet_headers_lie_anywhere() {
     const WINDOW_BYTES: usize = 256 << 10;
-    let class = event("e", vec![("n", FieldKind::Scalar(Scalar::U8))]);
-    let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
+    let class = event_description("e", vec![("n", FieldKind::Scalar(Scalar::U8))]);
+    let metadata = metadata_preamble(&trace_description(Contexts::default()))
+        + &event_declaration(0, 0, &class);
     for before in [1, 4, 40, 79, 80, 81, 83, 84, 85, 88] {
         let mut stream = StreamWriter::new(0);
         for packet in 0..2 {
@@ -287,8 +301,8 @@ fn packet_headers_lie_anywhere() {
             let padding = if packet == 0 { WINDOW_BYTES - before - content } else { 0 };
             stream.end(START_NS + packet, padding);
         }
-        let made = Made { metadata: metadata.clone(), streams: vec![stream], events: 2 };
-        let text = check(&format!("header-{before}"), &made);
+        let made = TestTrace { metadata: metadata.clone(), streams: vec![stream], events: 2 };
+        let text = check_against_babeltrace(&format!("header-{before}"), &made);
         assert_eq!(text.matches("{ cpu_id").count(), 2, "{before}: {text}");
         assert!(!text.contains("{{"), "{before}: {text}");
     }

@@ -5,17 +5,17 @@ use trackway_ctf::read::{
     read_stream,
 };
 use trackway_ctf::write::{NewPacket, PacketRewriter};
-use trackway_render::{FieldWriter, Names};
+use trackway_render::{FieldWriter, ShownNames};
 
 /// A fragment for each of `fragments`, behind the preamble.
-fn metadata(fragments: &[&str]) -> String {
+fn join_fragments(fragments: &[&str]) -> String {
     let preamble = "{\n  \"type\": \"preamble\", \"version\": 2\n}";
     let fragments = std::iter::once(&preamble).chain(fragments);
     fragments.map(|fragment| format!("\x1e{fragment}\n")).collect()
 }
 
 /// A trace of one event class without header, whose payload has these members.
-fn payload(members: &[(&str, &str)]) -> String {
+fn build_payload_metadata(members: &[(&str, &str)]) -> String {
     let members: Vec<String> = members
         .iter()
         .map(|(name, class)| format!("{{ \"name\": \"{name}\", \"field-class\": {class} }}"))
@@ -25,22 +25,22 @@ fn payload(members: &[(&str, &str)]) -> String {
             \"type\": \"structure\", \"member-classes\": [{}] }} }}",
         members.join(",\n")
     );
-    metadata(&["{ \"type\": \"data-stream-class\" }", &event])
+    join_fragments(&["{ \"type\": \"data-stream-class\" }", &event])
 }
 
 /// Returns the text of a stream of one packet: for each event its name, its packet's context and
 /// its payload.
-fn text(metadata: &str, stream: &[u8]) -> String {
+fn format_stream(metadata: &str, stream: &[u8]) -> String {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{metadata}"));
     let mut decoder = StreamDecoder::new(&trace);
     let (window, mut context, mut out) = (Window::whole(stream), Vec::new(), Vec::new());
-    let mut sink = FieldWriter::new(&mut context, Names::default(), false);
+    let mut sink = FieldWriter::new(&mut context, ShownNames::default(), false);
     decoder.begin_packet(window, stream.len() as u64, &mut sink, |_| {}).expect("a packet");
-    while let Some(event) = decoder.event(window).expect("a header") {
+    while let Some(event) = decoder.begin_event(window).expect("a header") {
         out.extend_from_slice(event.header.class.name().unwrap_or_default().as_bytes());
         out.extend_from_slice(b": ");
         out.extend_from_slice(&context);
-        let mut sink = FieldWriter::new(&mut out, Names::default(), !context.is_empty());
+        let mut sink = FieldWriter::new(&mut out, ShownNames::default(), !context.is_empty());
         event.read(&mut sink).expect("a body");
         out.push(b'\n');
     }
@@ -48,7 +48,7 @@ fn text(metadata: &str, stream: &[u8]) -> String {
 }
 
 /// The value of the first event's member `x`.
-fn value(metadata: &str, stream: &[u8]) -> Result<Value, DecodeError> {
+fn read_member_x(metadata: &str, stream: &[u8]) -> Result<Value, DecodeError> {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}\n{metadata}"));
     let read = read_stream(&trace, stream);
     match (read.events.first(), read.damage) {
@@ -64,7 +64,8 @@ fn value(metadata: &str, stream: &[u8]) -> Result<Value, DecodeError> {
 fn integers_of_variable_length_are_leb128() {
     let class = |sign: &str| format!("{{ \"type\": \"variable-length-{sign}-integer\" }}");
     let (unsigned, signed) = (class("unsigned"), class("signed"));
-    let (unsigned, signed) = (payload(&[("x", &unsigned)]), payload(&[("x", &signed)]));
+    let (unsigned, signed) =
+        (build_payload_metadata(&[("x", &unsigned)]), build_payload_metadata(&[("x", &signed)]));
     let nine = [0xff; 9];
     for (bytes, number) in [
         (&[0][..], 0),
@@ -74,7 +75,7 @@ fn integers_of_variable_length_are_leb128() {
         (&[0x80, 0x80, 0], 0),
         (&[&nine[..], &[1]].concat(), u64::MAX),
     ] {
-        assert_eq!(value(&unsigned, bytes), Ok(Value::Unsigned(number)), "{bytes:x?}");
+        assert_eq!(read_member_x(&unsigned, bytes), Ok(Value::Unsigned(number)), "{bytes:x?}");
     }
     for (bytes, number) in [
         (&[0x40][..], -64),
@@ -84,13 +85,13 @@ fn integers_of_variable_length_are_leb128() {
         (&[&[0x80; 9][..], &[0x7f]].concat(), i64::MIN),
         (&[&nine[..], &[0]].concat(), i64::MAX),
     ] {
-        assert_eq!(value(&signed, bytes), Ok(Value::Signed(number)), "{bytes:x?}");
+        assert_eq!(read_member_x(&signed, bytes), Ok(Value::Signed(number)), "{bytes:x?}");
     }
     let too_long = Err(DecodeError::Integer { bit: 0 });
-    assert_eq!(value(&unsigned, &[&nine[..], &[2]].concat()), too_long);
-    assert_eq!(value(&signed, &[&nine[..], &[1]].concat()), too_long);
-    assert_eq!(value(&unsigned, &[0x80; 20]), too_long);
-    assert_eq!(value(&unsigned, &[0x80]), Err(DecodeError::Truncated { bit: 8 }));
+    assert_eq!(read_member_x(&unsigned, &[&nine[..], &[2]].concat()), too_long);
+    assert_eq!(read_member_x(&signed, &[&nine[..], &[1]].concat()), too_long);
+    assert_eq!(read_member_x(&unsigned, &[0x80; 20]), too_long);
+    assert_eq!(read_member_x(&unsigned, &[0x80]), Err(DecodeError::Truncated { bit: 8 }));
 }
 
 #[test]
@@ -100,7 +101,7 @@ fn fields_of_bits_have_their_meanings() {
             "{{ \"type\": \"fixed-length-{kind}\", \"byte-order\": \"little-endian\", {rest} }}"
         )
     };
-    let metadata = payload(&[
+    let metadata = build_payload_metadata(&[
         ("no", &fixed("boolean", "\"length\": 8")),
         ("yes", &fixed("boolean", "\"length\": 3")),
         ("bits", &fixed("bit-array", "\"length\": 13")),
@@ -120,7 +121,7 @@ fn fields_of_bits_have_their_meanings() {
         ("half", &fixed("floating-point-number", "\"length\": 16")),
     ]);
     let stream = [0, 0x12, 0x34, 0x84, 0x03, 0xf1, 0x00, 0xc0];
-    let text = text(&metadata, &stream);
+    let text = format_stream(&metadata, &stream);
     assert_eq!(
         text,
         "e: { no = false, yes = true, bits = 0x682, \
@@ -133,7 +134,7 @@ fn fields_of_bits_have_their_meanings() {
 fn wide_texts_become_utf8() {
     let dynamic = "{ \"type\": \"dynamic-length-string\", \"encoding\": \"utf-16be\",
         \"length-field-location\": { \"path\": [\"n\"] } }";
-    let metadata = payload(&[
+    let metadata = build_payload_metadata(&[
         ("x", "{ \"type\": \"null-terminated-string\", \"encoding\": \"utf-16le\" }"),
         ("y", "{ \"type\": \"static-length-string\", \"encoding\": \"utf-32le\", \"length\": 12 }"),
         ("n", "{ \"type\": \"variable-length-unsigned-integer\" }"),
@@ -146,7 +147,7 @@ fn wide_texts_become_utf8() {
     // A surrogate alone, and a byte too many.
     stream.extend([5, 0, b'c', 0xd8, 0, 9]);
     stream.extend(b"d\0e");
-    let text = text(&metadata, &stream);
+    let text = format_stream(&metadata, &stream);
     let expected = "e: { x = \"a\u{e9}\u{1f600}\", y = \"b\u{fffd}\", n = 5, z = \"c\u{fffd}\", \
         u = \"d\" }\n";
     assert_eq!(text, expected);
@@ -161,7 +162,7 @@ fn optionals_and_blobs_are_there_or_not() {
             {ranges} \"field-class\": {{ \"type\": \"null-terminated-string\" }} }}"
         )
     };
-    let metadata = payload(&[
+    let metadata = build_payload_metadata(&[
         (
             "b",
             "{ \"type\": \"fixed-length-boolean\", \"length\": 8,
@@ -179,7 +180,7 @@ fn optionals_and_blobs_are_there_or_not() {
         ),
     ]);
     // A truth may not be a length: it is an integer without sign all the same.
-    let text = text(&metadata, b"\x01\x7eyes\0on\0\xab\xcdz\0\x05\x01\x02");
+    let text = format_stream(&metadata, b"\x01\x7eyes\0on\0\xab\xcdz\0\x05\x01\x02");
     assert_eq!(
         text,
         "e: { b = true, n = -2, x = { \"yes\" }, y = { \"on\" }, \
@@ -220,7 +221,7 @@ fn locations_lead_to_the_field_meant() {
         option("[0, 0]", 8),
         option("[1, 9]", 16)
     );
-    let metadata = payload(&[
+    let metadata = build_payload_metadata(&[
         ("n", u8),
         (
             "s",
@@ -233,7 +234,7 @@ fn locations_lead_to_the_field_meant() {
         ("x", &array("\"origin\": \"event-record-payload\", \"path\": [\"length\"]")),
     ]);
     let stream = [1, 0, 2, 3, 4, 5, 0, 6, 0, 2, 7, 8];
-    let read = value(&metadata, &stream);
+    let read = read_member_x(&metadata, &stream);
     assert_eq!(read, Ok(Value::Array(vec![Value::Unsigned(7), Value::Unsigned(8)])));
 }
 
@@ -311,7 +312,7 @@ fn a_trace_says_what_it_is() {
     assert_eq!((packet.content_bits, packet.packet_bits), (Some(296), Some(336)));
     let times: Vec<Option<i64>> = read.events.iter().map(|event| event.time).collect();
     assert_eq!(times, [Some(2_758_000_000), Some(3_013_000_000)]);
-    let text = text(&metadata, &stream);
+    let text = format_stream(&metadata, &stream);
     let first = text.lines().next().expect("a line");
     assert!(first == "odd one: { _cpu id = 6 }", "{text}");
 }
@@ -325,7 +326,7 @@ fn clocks_without_names_are_moved_each_for_itself() {
         )
     };
     let stream = "{ \"type\": \"data-stream-class\", \"default-clock-class-id\": \"b\" }";
-    let metadata = metadata(&[&clock("a", 10), &clock("b", 20), stream]);
+    let metadata = join_fragments(&[&clock("a", 10), &clock("b", 20), stream]);
     let mut trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     let zero = |trace: &Trace| trace.streams()[0].clock().expect("a clock").ns_from_origin(0);
     assert_eq!(zero(&trace), Ok(20_000_000_000));
@@ -337,7 +338,7 @@ fn clocks_without_names_are_moved_each_for_itself() {
 fn traces_are_known_by_namespace_name_and_unique_id() {
     let identity = |properties: &str| {
         let trace = format!("{{ \"type\": \"trace-class\"{properties} }}");
-        let metadata = metadata(&[&trace, "{ \"type\": \"data-stream-class\" }"]);
+        let metadata = join_fragments(&[&trace, "{ \"type\": \"data-stream-class\" }"]);
         let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
         let identity = trace.identity();
         (identity.is_unique(), identity.uid(), trace)
@@ -360,7 +361,7 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
         )
     };
     let property = |name: &str| MetadataProblem::Property(name.to_owned());
-    let of = |class: &str| payload(&[("x", class)]);
+    let of = |class: &str| build_payload_metadata(&[("x", class)]);
     for (metadata, place, problem) in [
         ("\x1e{ \"type\": \"preamble\" }".to_owned(), (1, 2), property("version")),
         (
@@ -376,7 +377,7 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
             MetadataProblem::Missing("data-stream-class"),
         ),
         (
-            metadata(&["{ \"type\":\n  \"data-stream-class\" ]"]),
+            join_fragments(&["{ \"type\":\n  \"data-stream-class\" ]"]),
             (5, 23),
             MetadataProblem::Json("expected `,` or `}`".to_owned()),
         ),
@@ -413,7 +414,7 @@ fn what_is_not_ctf2_is_refused_with_its_place() {
             MetadataProblem::UnknownClock("default-clock-class-id".to_owned()),
         ),
         (
-            metadata(&["{ \"type\": \"event-record-class\" }"]),
+            join_fragments(&["{ \"type\": \"event-record-class\" }"]),
             (4, 2),
             property("data-stream-class-id"),
         ),
@@ -451,7 +452,7 @@ fn packets_are_rewritten_as_they_were() {
         { \"name\": \"turned\", \"field-class\": {
             \"type\": \"fixed-length-signed-integer\", \"length\": 5,
             \"byte-order\": \"big-endian\", \"bit-order\": \"first-to-last\" } }] } }";
-    let metadata = metadata(&[&stream_class, event_class]);
+    let metadata = join_fragments(&[&stream_class, event_class]);
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     // -3 in three bytes, and 2; the last field ends within a byte.
     let mut stream = vec![184, 0, 181, 0];
@@ -462,7 +463,7 @@ fn packets_are_rewritten_as_they_were() {
     decoder.begin_packet(window, stream.len() as u64, &mut Skip, |_| {}).expect("a packet");
     let mut rewriter = PacketRewriter::new(&trace, &decoder, window).expect("a rewriter");
     let mut events = 0;
-    while let Some(event) = decoder.event(window).expect("a header") {
+    while let Some(event) = decoder.begin_event(window).expect("a header") {
         rewriter.event(event.whole().expect("a body")).expect("it was decoded before");
         events += 1;
     }

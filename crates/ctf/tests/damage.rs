@@ -3,13 +3,13 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Made, Random, random_trace};
+use support::{Random, TestTrace, random_trace};
 use trackway_ctf::read::{DecodeError, MetadataProblem, Trace, read_stream};
-use trackway_reader::{DataFile, Input, Selection, Settings, print};
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print_events};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 
 /// Reads and prints whatever this is.
-fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
+fn read_and_print<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     let Ok(trace) = Trace::parse(metadata) else { return };
     for stream in streams {
         let _ = read_stream(&trace, stream);
@@ -18,9 +18,9 @@ fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     let files = streams.iter().map(file).collect();
     let (mut output, mut warnings) = (Vec::new(), Vec::new());
     let inputs = vec![Input { trace, folder: String::new(), files }];
-    let format = Pretty::new(PrettyOptions::default(), utc);
+    let format = Pretty::new(PrettyOptions::default(), utc_date_time);
     let settings = Settings { jobs: std::num::NonZero::<usize>::MIN, ..Settings::default() };
-    print(
+    print_events(
         inputs,
         &Selection::default(),
         &mut LineOutput::new(format, &mut output),
@@ -30,7 +30,7 @@ fn exercise<'s>(metadata: &[u8], streams: &[&'s [u8]]) {
     .expect("memory");
 }
 
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
+fn mutate_bytes(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..1 + random.next_below(4) {
         let Some(last) = bytes.len().checked_sub(1) else { return };
         let at = random.next_below(last as u64 + 1) as usize;
@@ -56,13 +56,13 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
 fn mutated_streams_do_no_harm() {
     let mut random = Random(1);
     for seed in 0..60 {
-        let Made { metadata, streams, .. } = random_trace(seed);
+        let TestTrace { metadata, streams, .. } = random_trace(seed);
         for _ in 0..40 {
             let mut bytes: Vec<Vec<u8>> =
                 streams.iter().map(|stream| stream.bytes.clone()).collect();
-            bytes.iter_mut().for_each(|bytes| mutate(&mut random, bytes));
+            bytes.iter_mut().for_each(|bytes| mutate_bytes(&mut random, bytes));
             let slices: Vec<&[u8]> = bytes.iter().map(|bytes| &bytes[..]).collect();
-            exercise(metadata.as_bytes(), &slices);
+            read_and_print(metadata.as_bytes(), &slices);
         }
     }
 }
@@ -71,19 +71,19 @@ fn mutated_streams_do_no_harm() {
 fn mutated_metadata_does_no_harm() {
     let mut random = Random(2);
     for seed in 0..60 {
-        let Made { metadata, streams, .. } = random_trace(seed);
+        let TestTrace { metadata, streams, .. } = random_trace(seed);
         let streams: Vec<&[u8]> = streams.iter().map(|stream| &stream.bytes[..]).collect();
         for _ in 0..40 {
             let mut bytes = metadata.clone().into_bytes();
-            mutate(&mut random, &mut bytes);
-            exercise(&bytes, &streams);
+            mutate_bytes(&mut random, &mut bytes);
+            read_and_print(&bytes, &streams);
         }
     }
 }
 
 #[test]
 fn a_cut_stream_gives_its_whole_packets_and_says_what_is_missing() {
-    let Made { metadata, streams, .. } = random_trace(3);
+    let TestTrace { metadata, streams, .. } = random_trace(3);
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     for stream in &streams {
         let whole = read_stream(&trace, &stream.bytes).events;
@@ -198,12 +198,12 @@ fn mutated_metadata_of_ctf2_does_no_harm() {
     for seed in 0..2000 {
         let mut bytes = metadata.clone().into_bytes();
         if seed > 0 {
-            mutate(&mut random, &mut bytes);
+            mutate_bytes(&mut random, &mut bytes);
         }
         let stream: Vec<u8> = (0..60)
             .map(|_| if random.next_below(3) == 0 { 0 } else { random.next() as u8 })
             .collect();
-        exercise(&bytes, &[&stream]);
+        read_and_print(&bytes, &[&stream]);
     }
 }
 
@@ -261,7 +261,7 @@ fn greedy_metadata_of_ctf2_is_refused() {
 proptest! {
     #[test]
     fn any_bytes_are_no_metadata_but_no_harm(bytes: Vec<u8>) {
-        exercise(&bytes, &[]);
+        read_and_print(&bytes, &[]);
     }
 
     #[test]
@@ -270,12 +270,12 @@ proptest! {
         "a", "[", "]", ":=", "typealias", "event", "fields", "string", ",", "...", "-", "1",
         "trace", "stream", ".", "typedef", "clock", "align", "(", ")", "id", "\"x\"",
     ]), 0..60)) {
-        exercise(words.join(" ").as_bytes(), &[b"some bytes of a stream, enough of them"]);
+        read_and_print(words.join(" ").as_bytes(), &[b"some bytes of a stream, enough of them"]);
     }
 
     #[test]
     fn any_bytes_are_no_stream_but_no_harm(bytes: Vec<u8>, seed in 0_u64..20) {
-        let Made { metadata, .. } = random_trace(seed);
-        exercise(metadata.as_bytes(), &[&bytes]);
+        let TestTrace { metadata, .. } = random_trace(seed);
+        read_and_print(metadata.as_bytes(), &[&bytes]);
     }
 }

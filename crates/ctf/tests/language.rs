@@ -2,22 +2,22 @@
 
 mod support;
 
-use support::{Folder, babeltrace};
+use support::{Folder, run_babeltrace};
 use trackway_ctf::read::{EnvironmentValue, MetadataProblem, Trace, Value, read_stream};
-use trackway_reader::{DataFile, Input, Selection, Settings, print};
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Selection, Settings, print_events};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 
 /// Our text for a trace of one stream, which is babeltrace2's.
-fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
+fn check_against_babeltrace(name: &str, metadata: &str, stream: &[u8]) -> String {
     let trace = Trace::parse(metadata.as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
     let files = vec![DataFile::new("stream".to_owned(), stream)];
     let input = Input { trace, folder: String::new(), files };
     let (mut ours, mut warnings) = (Vec::new(), Vec::new());
     let settings = Settings::default();
-    print(
+    print_events(
         vec![input],
         &Selection::default(),
-        &mut LineOutput::new(Pretty::new(PrettyOptions::default(), utc), &mut ours),
+        &mut LineOutput::new(Pretty::new(PrettyOptions::default(), utc_date_time), &mut ours),
         &settings,
         &mut warnings,
     )
@@ -27,7 +27,7 @@ fn check(name: &str, metadata: &str, stream: &[u8]) -> String {
     let folder = Folder::new(&format!("language-{name}"));
     folder.write("metadata", metadata.as_bytes());
     folder.write("stream", stream);
-    if let Some((theirs, _)) = babeltrace(&folder.0) {
+    if let Some((theirs, _)) = run_babeltrace(&folder.0) {
         assert_eq!(ours, String::from_utf8_lossy(&theirs), "{name}");
     }
     ours
@@ -76,7 +76,7 @@ event {{
     stream.extend([11, 0, 12, 0]);
     stream.extend([0x0a, 0x0b]);
     stream.extend(b"text\0ascii\0");
-    let text = check("names", &metadata, &stream);
+    let text = check_against_babeltrace("names", &metadata, &stream);
     assert!(text.contains("late = 4660, words = 1, const_words = 2, pointer = 0x9"), "{text}");
     assert!(text.contains("e = ( \"two\" : container = 2 )"), "{text}");
     assert!(text.contains("twice = ( \"nine\" : container = 99 )"), "{text}");
@@ -110,7 +110,7 @@ event {
     };
 };";
     let mut stream = vec![1, 2, 1, 3, 2, 2, 5, 6, 1, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
-    let text = check("paths", metadata, &stream);
+    let text = check_against_babeltrace("paths", metadata, &stream);
     assert!(text.ends_with("g = [ [0] = 14, [1] = 15 ], h = [ [0] = 16 ] }\n"), "{text}");
     // babeltrace2 reads no absolute path of a tag.
     let tagged = "variant <stream.event.header.id> { u8 first; string second; } i;\n    };\n};";
@@ -147,7 +147,7 @@ event {
 };
 "#
     .replace("\\\nclock", "clock");
-    let text = check("blocks", &metadata, &[7, 1, 2, 21, 3, 4]);
+    let text = check_against_babeltrace("blocks", &metadata, &[7, 1, 2, 21, 3, 4]);
     assert!(text.starts_with("[00:00:01.000000000]"), "{text}");
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     let text = |value: &str| EnvironmentValue::Text(value.to_owned());
@@ -200,9 +200,13 @@ fn times_without_a_clock_set_the_only_one() {
 stream { event.header := struct { u8 timestamp; }; };
 event { name = e; };";
     let with_one = format!("{HEAD} clock {{ name = c; freq = 1; }}; {types}");
-    assert!(check("one-clock", &with_one, &[5]).starts_with("[00:00:05.000000000]"));
+    assert!(
+        check_against_babeltrace("one-clock", &with_one, &[5]).starts_with("[00:00:05.000000000]")
+    );
     let with_none = format!("{HEAD} {types}");
-    assert!(check("no-clock", &with_none, &[5]).starts_with("[00:00:00.000000005]"));
+    assert!(
+        check_against_babeltrace("no-clock", &with_none, &[5]).starts_with("[00:00:00.000000005]")
+    );
     let trace = Trace::parse(with_none.as_bytes()).expect("metadata");
     assert_eq!(trace.clocks()[0].name(), "default");
 }
@@ -278,7 +282,7 @@ event {{ name = e; fields := struct {{ integer {{ size = 5; map = clock.c.value;
     );
     // Three bits of the header, then five of the payload, which the next header goes on from.
     let stream: Vec<u8> = [(1, 9), (2, 3), (7, 7)].iter().map(|(a, b)| a | b << 3).collect();
-    let text = check("wrap", &metadata, &stream);
+    let text = check_against_babeltrace("wrap", &metadata, &stream);
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     let read = read_stream(&trace, &stream);
     let clocks: Vec<u64> = read.events.iter().map(|event| event.clock).collect();

@@ -9,7 +9,7 @@ use trackway_ctf::write::{NewPacket, PACKET_HEADER_BYTES, PacketRewriter};
 
 /// Rewrites the first packet of `bytes` with the events whose numbers `keep` chooses; the packet,
 /// and how many events were read. `None` if it cannot be rewritten.
-fn rewritten(
+fn rewrite_first_packet(
     trace: &Trace,
     bytes: &[u8],
     mut keep: impl FnMut(usize) -> bool,
@@ -23,7 +23,7 @@ fn rewritten(
     let mut new = NewPacket { sequence: Some(77), ..NewPacket::default() };
     let mut number = 0;
     // Damage ends the packet.
-    while let Ok(Some(event)) = decoder.event(window) {
+    while let Ok(Some(event)) = decoder.begin_event(window) {
         let header = event.header;
         let Ok(event) = event.whole() else { break };
         if keep(number) {
@@ -45,7 +45,7 @@ fn rewritten(
 }
 
 /// An event as text: not all numbers equal themselves.
-fn shown(event: &Event, with_time: bool) -> String {
+fn format_event(event: &Event, with_time: bool) -> String {
     let Event { name, packet_context, stream_context, event_context, fields, .. } = event;
     let time = with_time.then_some((event.time, event.clock));
     format!("{name} {time:?} {packet_context:?} {stream_context:?} {event_context:?} {fields:?}")
@@ -68,7 +68,7 @@ fn our_own_packets_can_be_cut_anywhere() {
             let range = from as usize..to as usize;
             let keep = |number| range.contains(&number);
             let (packet, number) =
-                rewritten(&trace, &stream.bytes, keep, seed % 2 == 0).expect("a packet");
+                rewrite_first_packet(&trace, &stream.bytes, keep, seed % 2 == 0).expect("a packet");
             assert_eq!(number as u64, count);
             let read = read_stream(&trace, &packet);
             assert_eq!(read.damage, None);
@@ -76,8 +76,9 @@ fn our_own_packets_can_be_cut_anywhere() {
             assert_eq!(read.packets[0].packet_bits, Some(packet.len() as u64 * 8));
             assert_eq!(read.packets[0].events_discarded, first.packets[0].events_discarded);
             let kept: Vec<String> =
-                first.events[range.clone()].iter().map(|event| shown(event, true)).collect();
-            let found: Vec<String> = read.events.iter().map(|event| shown(event, true)).collect();
+                first.events[range.clone()].iter().map(|event| format_event(event, true)).collect();
+            let found: Vec<String> =
+                read.events.iter().map(|event| format_event(event, true)).collect();
             assert_eq!(found, kept, "seed {seed}");
             checked += kept.len();
         }
@@ -99,13 +100,13 @@ fn packets_that_are_written_again_are_the_same() {
                 let content = (packet.content_bits.expect("a size") / 8) as usize;
                 let (bytes, behind) = rest.split_at(size);
                 rest = behind;
-                let again = written_again(&trace, bytes, &packet);
+                let again = rewrite_whole_packet(&trace, bytes, &packet);
                 let (head, events) = again.split_at(PACKET_HEADER_BYTES);
                 assert_eq!(events, &bytes[PACKET_HEADER_BYTES..content], "seed {seed}");
                 // All but the packet's size, of which padding is a part.
                 let differing = head.iter().zip(bytes).filter(|(a, b)| a != b).count();
                 assert!(differing <= 8 && (differing == 0 || content < size), "seed {seed}");
-                assert_eq!(written_again(&trace, &again, &packet), again, "seed {seed}");
+                assert_eq!(rewrite_whole_packet(&trace, &again, &packet), again, "seed {seed}");
                 checked += 1;
             }
         }
@@ -114,12 +115,12 @@ fn packets_that_are_written_again_are_the_same() {
 }
 
 /// A packet with all its events, as the rewriter writes it.
-fn written_again(trace: &Trace, bytes: &[u8], packet: &Packet) -> Vec<u8> {
+fn rewrite_whole_packet(trace: &Trace, bytes: &[u8], packet: &Packet) -> Vec<u8> {
     let window = Window::whole(bytes);
     let mut decoder = StreamDecoder::new(trace);
     decoder.begin_packet(window, bytes.len() as u64, &mut Skip, |_| {}).expect("a packet");
     let mut rewriter = PacketRewriter::new(trace, &decoder, window).expect("can be rewritten");
-    while let Some(event) = decoder.event(window).expect("an event") {
+    while let Some(event) = decoder.begin_event(window).expect("an event") {
         rewriter.event(event.whole().expect("an event")).expect("it was decoded before");
     }
     let new = NewPacket {
@@ -157,14 +158,17 @@ fn packets_of_any_types_can_be_cut() {
             }
             keep
         };
-        let Some((packet, number)) = rewritten(&trace, &bytes, keep, seed % 2 == 0) else {
+        let Some((packet, number)) = rewrite_first_packet(&trace, &bytes, keep, seed % 2 == 0)
+        else {
             continue;
         };
         assert_eq!(number, whole.len(), "seed {seed}");
         let read = read_stream(&trace, &packet);
         assert_eq!(read.damage, None, "seed {seed}");
-        let kept: Vec<String> = kept.iter().map(|&number| shown(&whole[number], false)).collect();
-        let found: Vec<String> = read.events.iter().map(|event| shown(event, false)).collect();
+        let kept: Vec<String> =
+            kept.iter().map(|&number| format_event(&whole[number], false)).collect();
+        let found: Vec<String> =
+            read.events.iter().map(|event| format_event(event, false)).collect();
         for (found, kept) in found.iter().zip(&kept) {
             assert_eq!(found, kept, "seed {seed}");
         }

@@ -3,15 +3,17 @@
 mod support;
 
 use proptest::prelude::*;
-use support::{Made, START_NS, StreamWriter, description, event, random_trace};
-use trackway_ctf::read::{Lost, Trace, Value, read_stream, read_trace};
+use support::{
+    START_NS, StreamWriter, TestTrace, event_description, random_trace, trace_description,
+};
+use trackway_ctf::read::{LossKind, Trace, Value, read_stream, read_trace};
 use trackway_ctf::write::{
     Contexts, application_member, application_tag, event_declaration, metadata_preamble,
 };
 use trackway_schema::context::{PROCNAME, VTID};
 use trackway_schema::{FieldKind, Label, Scalar};
 
-fn number(value: &Value) -> i128 {
+fn expect_integer(value: &Value) -> i128 {
     match value {
         Value::Unsigned(value) => i128::from(*value),
         Value::Signed(value) => i128::from(*value),
@@ -22,7 +24,7 @@ fn number(value: &Value) -> i128 {
 #[test]
 fn values_come_back() {
     let label = Label { name: "two".to_owned(), first: 2, last: 2 };
-    let class = event(
+    let class = event_description(
         "all",
         vec![
             ("i", FieldKind::Scalar(Scalar::I16)),
@@ -39,7 +41,8 @@ fn values_come_back() {
     let kernel = Vec::new();
     let contexts = Contexts { bits: VTID | PROCNAME, kernel, applications };
     assert_eq!(contexts.size_bytes(), 21);
-    let metadata = metadata_preamble(&description(contexts)) + &event_declaration(0, 7, &class);
+    let metadata =
+        metadata_preamble(&trace_description(contexts)) + &event_declaration(0, 7, &class);
     let mut stream = StreamWriter::new(4);
     let mut body = 77_i32.to_le_bytes().to_vec();
     body.extend(b"name\0\0\0\0\0\0\0\0\0\0\0\0\0");
@@ -93,7 +96,7 @@ fn values_come_back() {
 #[test]
 fn random_traces_come_back_whole_and_in_order() {
     for seed in 1000..1200 {
-        let Made { metadata, streams, events } = random_trace(seed);
+        let TestTrace { metadata, streams, events } = random_trace(seed);
         let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
         let bytes: Vec<&[u8]> = streams.iter().map(|stream| &stream.bytes[..]).collect();
         let (read, whole) = read_trace(&trace, &bytes);
@@ -106,11 +109,11 @@ fn random_traces_come_back_whole_and_in_order() {
 #[test]
 fn losses_add_up() {
     for seed in 0..100 {
-        let Made { metadata, streams, .. } = random_trace(seed);
+        let TestTrace { metadata, streams, .. } = random_trace(seed);
         let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
         for stream in &streams {
             let read = read_stream(&trace, &stream.bytes);
-            let counted = read.losses.iter().filter(|loss| loss.what == Lost::Events);
+            let counted = read.losses.iter().filter(|loss| loss.what == LossKind::Events);
             let counted: u64 = counted.filter_map(|loss| loss.count).sum();
             let first = read.packets.first().and_then(|packet| packet.events_discarded);
             assert_eq!(counted + first.unwrap_or(0), stream.fields.events_discarded);
@@ -120,7 +123,7 @@ fn losses_add_up() {
 
 #[test]
 fn metadata_in_packets_is_metadata() {
-    let Made { metadata, streams, events } = random_trace(5);
+    let TestTrace { metadata, streams, events } = random_trace(5);
     let mut packets = Vec::new();
     for chunk in metadata.as_bytes().chunks(1000) {
         packets.extend(0x75d1_1d57_u32.to_be_bytes());
@@ -144,8 +147,8 @@ proptest! {
     fn scalars_come_back(value: i64, code in 1_u8..=15, id: u32, step in 0_u64..1 << 40) {
         let scalar = Scalar::from_code(code).expect("a scalar's code");
         prop_assume!(!scalar.is_float());
-        let class = event("e", vec![("n", FieldKind::Scalar(scalar))]);
-        let metadata = metadata_preamble(&description(Contexts::default()))
+        let class = event_description("e", vec![("n", FieldKind::Scalar(scalar))]);
+        let metadata = metadata_preamble(&trace_description(Contexts::default()))
             + &event_declaration(0, id, &class);
         let mut stream = StreamWriter::new(0);
         stream.begin(START_NS);
@@ -160,7 +163,7 @@ proptest! {
         let negative = scalar.is_signed() && cut >> (bits - 1) == 1;
         let expected = if negative { cut - (1 << bits) } else { cut };
         let fields = read.events[0].fields.as_ref().expect("fields");
-        prop_assert_eq!(fields.member("n").map(number), Some(expected));
+        prop_assert_eq!(fields.member("n").map(expect_integer), Some(expected));
     }
 
     /// Metadata stays readable with any names of events and fields that a traced program may
@@ -169,9 +172,9 @@ proptest! {
     fn any_name_is_declared(provider in "[ -~&&[^\"\\\\]]{1,20}", names in
         prop::collection::vec("[ -~&&[^\"\\\\]]{1,20}", 0..8)) {
         let fields = names.iter().map(|name| (name.as_str(), FieldKind::Text)).collect();
-        let mut class = event("e", fields);
+        let mut class = event_description("e", fields);
         class.provider = provider;
-        let metadata = metadata_preamble(&description(Contexts::default()))
+        let metadata = metadata_preamble(&trace_description(Contexts::default()))
             + &event_declaration(0, 0, &class);
         let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
         let declared = &trace.streams()[0].events()[0];

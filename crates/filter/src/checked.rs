@@ -8,7 +8,7 @@ use trackway_jit::verify::{Rules, State, verify};
 use crate::error::Topic;
 use crate::layout::{Layout, Type};
 use crate::parse::parse;
-use crate::types::{MemberPath, article, check_part};
+use crate::types::{MemberPath, check_part, describe_layout_type};
 
 /// An object that was decoded, and whose programs were verified.
 #[derive(Debug, Clone)]
@@ -57,7 +57,10 @@ impl CheckedObject {
         let mut worst: Option<MissingField> = None;
         for layout in layouts {
             for needs in &self.alternatives {
-                match needs.iter().find_map(|(place, kind)| lack(place, *kind, layout)) {
+                match needs
+                    .iter()
+                    .find_map(|(place, kind)| find_missing_field(place, *kind, layout))
+                {
                     None => return Ok(()),
                     Some(lack) => {
                         if worst.as_ref().is_none_or(|worst| lack.is_near && !worst.is_near) {
@@ -106,11 +109,11 @@ fn kind_of(of: &Type) -> Option<Kind> {
 }
 
 /// Returns the lack of an event for this need.
-fn lack(place: &MemberPath, kind: Kind, layout: &Layout) -> Option<MissingField> {
+fn find_missing_field(place: &MemberPath, kind: Kind, layout: &Layout) -> Option<MissingField> {
     let event = &layout.event;
     let hint = format!("trackway filter header {event} says what it has");
     let Some(of) = layout.find(place) else {
-        let (message, is_near) = unknown(place, layout);
+        let (message, is_near) = unknown_member_message(place, layout);
         return Some(MissingField { message, hint, is_near });
     };
     let is = kind_of(of);
@@ -120,7 +123,7 @@ fn lack(place: &MemberPath, kind: Kind, layout: &Layout) -> Option<MissingField>
     let has = match is {
         Some(Kind::Signed) => "a number with a sign",
         Some(Kind::Unsigned) => "a number without a sign",
-        _ => article(of),
+        _ => describe_layout_type(of),
     };
     let wanted = match kind {
         Kind::Signed => "a number with a sign",
@@ -135,7 +138,7 @@ fn lack(place: &MemberPath, kind: Kind, layout: &Layout) -> Option<MissingField>
 
 /// Returns the message that an event has no member of this name, as for an expression, and whether
 /// there is one of nearly that name.
-fn unknown(place: &MemberPath, layout: &Layout) -> (String, bool) {
+fn unknown_member_message(place: &MemberPath, layout: &Layout) -> (String, bool) {
     let path = place.to_string();
     let error = parse(&path).and_then(|parsed| check_part(&parsed.tree, layout)).err();
     match error.filter(|error| error.topic == Topic::Unknown) {
@@ -155,28 +158,28 @@ mod tests {
     use crate::compile::compile;
     use crate::layout::Member;
 
-    fn layout(fields: &[(&str, Type)]) -> Layout {
+    fn layout_with(fields: &[(&str, Type)]) -> Layout {
         let member = |(name, of): &(&str, Type)| Member { name: (*name).into(), of: of.clone() };
         let fields = fields.iter().map(member).collect();
         let contexts = Layout::program_contexts();
         Layout { event: "web:request".into(), fields, contexts, ..Layout::default() }
     }
 
-    fn object(text: &str, fields: &[(&str, Type)]) -> Vec<u8> {
-        let compiled = compile(text, &layout(fields)).expect("a filter");
+    fn compile_object(text: &str, fields: &[(&str, Type)]) -> Vec<u8> {
+        let compiled = compile(text, &layout_with(fields)).expect("a filter");
         compiled.into_object().encode().expect("an object")
     }
 
     #[test]
     fn what_events_lack_is_said_with_what_was_perhaps_meant() {
         let (u32, text) = (Type::from(Scalar::U32), Type::String);
-        let bytes = object("status > 5 && $ctx.vpid > 0", &[("status", u32.clone())]);
+        let bytes = compile_object("status > 5 && $ctx.vpid > 0", &[("status", u32.clone())]);
         let checked = CheckedObject::new(&bytes).expect("an object");
-        let good = layout(&[("path", text.clone()), ("status", u32.clone())]);
-        let near = layout(&[("statis", u32)]);
-        let far = layout(&[("path", text.clone())]);
-        let other = layout(&[("status", text)]);
-        let signed = layout(&[("status", Scalar::I16.into())]);
+        let good = layout_with(&[("path", text.clone()), ("status", u32.clone())]);
+        let near = layout_with(&[("statis", u32)]);
+        let far = layout_with(&[("path", text.clone())]);
+        let other = layout_with(&[("status", text)]);
+        let signed = layout_with(&[("status", Scalar::I16.into())]);
         assert_eq!(checked.check_for(&[far.clone(), good]), Ok(()));
         let said = |layouts: &[Layout]| {
             let lack = checked.check_for(layouts).expect_err("something is missing");
@@ -193,7 +196,7 @@ mod tests {
 
     #[test]
     fn what_would_not_be_run_is_refused() {
-        let mut bytes = object("size > 5", &[("size", Scalar::U32.into())]);
+        let mut bytes = compile_object("size > 5", &[("size", Scalar::U32.into())]);
         assert!(CheckedObject::new(&bytes).is_ok());
         assert!(CheckedObject::new(&bytes[..20]).expect_err("cut off").contains("at byte"));
         // The last instruction, exit, becomes none.

@@ -6,17 +6,17 @@ use trackway_jit::meaning;
 use trackway_jit::object::VERSION_OF_MEANINGS;
 use trackway_jit::{Kind, SLOTS_MAX};
 
-use crate::analysis::width::fields_that_count;
-use crate::emit::emit;
+use crate::analysis::width::width_sensitive_fields;
+use crate::emit::emit_code;
 use crate::error::{Error, Subject, Topic, Warning};
-use crate::generic::{self, named, named_fields};
-use crate::graph::{Unsupported, graph};
+use crate::generic::{self, named_fields, named_members};
+use crate::graph::{Unsupported, build_graph};
 use crate::layout::Layout;
 use crate::meaning::{SlotMeanings, is_narrow};
 use crate::object::{Alternative, Object, TooLarge};
 use crate::parse::{Parsed, parse};
 use crate::span::Span;
-use crate::types::{Expr, Filter, MemberPath, Need, Node, Root, Widths, check, check_parsed};
+use crate::types::{Expr, Filter, MemberPath, Need, Node, Root, Widths, check_parsed, check_text};
 
 /// Most alternatives of an object.
 const ALTERNATIVES_MAX: usize = 255;
@@ -51,7 +51,7 @@ impl Compiled {
         is_unknown: impl Fn(&Need) -> bool,
     ) -> Result<Option<Self>, Error> {
         let Some(filter) = self.filter.relaxed(is_unknown) else { return Ok(None) };
-        let alternative = alternative(text, &filter)?;
+        let alternative = compile_alternative(text, &filter)?;
         Ok(Some(Self { filter, alternative }))
     }
 }
@@ -95,8 +95,8 @@ impl CompiledFor {
 ///
 /// What is wrong with `text`, and what is more than bytecode can do.
 pub fn compile(text: &str, layout: &Layout) -> Result<Compiled, Error> {
-    let filter = check(text, layout)?;
-    let alternative = alternative(text, &filter)?;
+    let filter = check_text(text, layout)?;
+    let alternative = compile_alternative(text, &filter)?;
     Ok(Compiled { filter, alternative })
 }
 
@@ -108,11 +108,11 @@ pub fn compile(text: &str, layout: &Layout) -> Result<Compiled, Error> {
 ///
 /// What is wrong with `text` in all of the events.
 pub fn compile_for(text: &str, layouts: &[Layout]) -> Result<CompiledFor, Error> {
-    let observed = Observed::new(text, layouts)?;
+    let observed = ObservedFilters::new(text, layouts)?;
     if observed.groups.is_empty() {
-        return Err(worst(text, observed.errors));
+        return Err(most_specific_error(text, observed.errors));
     }
-    assemble(text, observed.groups, layouts.len(), observed.warnings)
+    assemble_object(text, observed.groups, layouts.len(), observed.warnings)
 }
 
 /// Compiles like [`compile_for`], and for events that are not registered yet: alternatives for the
@@ -132,26 +132,26 @@ pub fn compile_for_any(
     layouts: &[Layout],
     generic_bytes: usize,
 ) -> Result<CompiledFor, Error> {
-    let Observed { mut groups, mut warnings, errors } = Observed::new(text, layouts)?;
+    let ObservedFilters { mut groups, mut warnings, errors } = ObservedFilters::new(text, layouts)?;
     let parsed = parse(text)?;
-    let possible = generic::possible(text, &parsed);
+    let possible = generic::find_possible_filters(text, &parsed);
     if groups.is_empty() && !possible.is_plausible {
         let is_known = |error: &Error| error.topic != Topic::Unknown;
         return Err(errors.into_iter().find(is_known).unwrap_or(possible.error(text)));
     }
     let mut bytes = 0;
     let mut unsupported = None;
-    for more in possible.filters.into_iter().map(Group::guessed) {
+    for more in possible.filters.into_iter().map(EventGroup::for_unknown_events) {
         // (What is for whatever has the kinds is for all that is behind it, too.)
-        let serves = |group: &Group| {
+        let serves = |group: &EventGroup| {
             (group.slot_meanings.is_any() || group.slot_meanings == more.slot_meanings)
-                && is_asked_as(&group.filter, &more.filter)
+                && have_same_needs(&group.filter, &more.filter)
         };
         if groups.iter().any(serves) {
             continue;
         }
-        match alternative(text, &more.filter) {
-            Ok(alternative) => bytes += size_of(&alternative),
+        match compile_alternative(text, &more.filter) {
+            Ok(alternative) => bytes += estimate_size_bytes(&alternative),
             Err(error) => {
                 unsupported.get_or_insert(error);
                 continue;
@@ -169,25 +169,25 @@ pub fn compile_for_any(
         }
         let message = "no event is known yet for which this can be compiled: none is recorded \
                        until there is one";
-        warnings.push(Error::new(Topic::Unknown, whole(text), message));
-        groups.push(never(&parsed)?);
+        warnings.push(Error::new(Topic::Unknown, whole_span(text), message));
+        groups.push(build_never_group(&parsed)?);
     }
-    assemble(text, groups, layouts.len(), warnings)
+    assemble_object(text, groups, layouts.len(), warnings)
 }
 
 /// Returns an alternative that no event passes: events with the names, whatever they are, are none
 /// that it applies to, and so are counted until there is an alternative for them.
-fn never(parsed: &Parsed) -> Result<Group, Error> {
+fn build_never_group(parsed: &Parsed) -> Result<EventGroup, Error> {
     let need = |name: String| Need {
         path: name.clone(),
         kind: Kind::Unsigned,
         place: MemberPath { root: Root::Field, name, steps: Vec::new() },
         elements: None,
     };
-    let needs: Vec<Need> = named(parsed).into_iter().take(SLOTS_MAX).map(need).collect();
-    let slot_meanings = SlotMeanings::nobodys(needs.len());
-    let filter = Filter { needs, ..check("false", &Layout::default())? };
-    Ok(Group::guessed((filter, slot_meanings)))
+    let needs: Vec<Need> = named_members(parsed).into_iter().take(SLOTS_MAX).map(need).collect();
+    let slot_meanings = SlotMeanings::for_no_event(needs.len());
+    let filter = Filter { needs, ..check_text("false", &Layout::default())? };
+    Ok(EventGroup::for_unknown_events((filter, slot_meanings)))
 }
 
 /// Checks that `text` can apply to one of these events, of which there is one at least; returns its
@@ -201,7 +201,7 @@ pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
     let (mut errors, mut others) = (Vec::new(), Vec::new());
     for layout in layouts {
         let has = |name: &String| layout.fields.iter().any(|field| field.name == *name);
-        match check(text, layout) {
+        match check_text(text, layout) {
             Ok(filter) => return Ok(filter),
             // What lacks something else is none that is meant, whatever is wrong with this.
             Err(error) if error.topic != Topic::Unknown && !fields.iter().all(has) => {
@@ -210,18 +210,18 @@ pub fn check_for(text: &str, layouts: &[Layout]) -> Result<Filter, Error> {
             Err(error) => errors.push(error),
         }
     }
-    Err(worst(text, if errors.is_empty() { others } else { errors }))
+    Err(most_specific_error(text, if errors.is_empty() { others } else { errors }))
 }
 
 /// The filters of `text` for known events.
-struct Observed {
-    groups: Vec<Group>,
+struct ObservedFilters {
+    groups: Vec<EventGroup>,
     warnings: Vec<Warning>,
     /// The errors for events that are not recorded.
     errors: Vec<Error>,
 }
 
-impl Observed {
+impl ObservedFilters {
     fn new(text: &str, layouts: &[Layout]) -> Result<Self, Error> {
         let parsed = parse(text)?;
         let mut observed =
@@ -230,7 +230,7 @@ impl Observed {
             let warnings = match check_parsed(&parsed, layout, Widths::Own) {
                 Ok(filter) => {
                     let warnings = filter.warnings.clone();
-                    join(&parsed, &mut observed.groups, layouts, index, filter)?;
+                    add_to_group(&parsed, &mut observed.groups, layouts, index, filter)?;
                     warnings
                 }
                 Err(error) => {
@@ -252,14 +252,14 @@ impl Observed {
 }
 
 /// The object of these alternatives.
-fn assemble(
+fn assemble_object(
     text: &str,
-    mut groups: Vec<Group>,
+    mut groups: Vec<EventGroup>,
     layouts_count: usize,
     warnings: Vec<Warning>,
 ) -> Result<CompiledFor, Error> {
     if groups.len() > ALTERNATIVES_MAX {
-        return Err(limit(text, "there are too many kinds of events for one filter".into()));
+        return Err(limit_error(text, "there are too many kinds of events for one filter".into()));
     }
     // Code that reads an element of a whole array is right for longer arrays, and slower.
     groups.sort_by_key(|group| reads_elements(&group.filter.root));
@@ -269,28 +269,28 @@ fn assemble(
             alternatives[layout] = Some(number);
         }
     }
-    let needs_meanings = are_told_apart_by_meanings(&groups);
+    let needs_meanings = groups_need_meanings(&groups);
     let meanings = meanings_of(&groups);
     let filters: Vec<Filter> = groups.into_iter().map(|group| group.filter).collect();
     let object = Object {
         cells: filters.iter().map(|filter| filter.cells).max().unwrap_or(0),
         alternatives: filters
             .iter()
-            .map(|filter| alternative(text, filter))
+            .map(|filter| compile_alternative(text, filter))
             .collect::<Result<_, _>>()?,
     };
     Ok(CompiledFor { object, filters, meanings, needs_meanings, alternatives, warnings })
 }
 
 /// About what an alternative takes in an object, in bytes.
-fn size_of(alternative: &Alternative) -> usize {
+fn estimate_size_bytes(alternative: &Alternative) -> usize {
     let needs: usize = alternative.needs.iter().map(|need| need.path.len() + 2).sum();
     let programs = alternative.programs.iter().flatten().count() * INSTRUCTION_BYTES;
     needs + alternative.constants.len() + programs
 }
 
 /// The bytes of what groups, each an alternative, rely on in addition to kinds.
-fn meanings_of(groups: &[Group]) -> Vec<u8> {
+fn meanings_of(groups: &[EventGroup]) -> Vec<u8> {
     let records: Vec<_> =
         (0..=u8::MAX).zip(groups).flat_map(|(at, group)| group.slot_meanings.records(at)).collect();
     match records.is_empty() {
@@ -301,53 +301,53 @@ fn meanings_of(groups: &[Group]) -> Vec<u8> {
 
 /// Returns true if a reader that knows kinds alone would take one event's alternative for another
 /// event.
-fn are_told_apart_by_meanings(groups: &[Group]) -> bool {
+fn groups_need_meanings(groups: &[EventGroup]) -> bool {
     let known = || groups.iter().enumerate().filter(|(_, group)| !group.layouts.is_empty());
     known().any(|(at, group)| {
-        known().any(|(number, other)| number < at && is_asked_as(&group.filter, &other.filter))
+        known().any(|(number, other)| number < at && have_same_needs(&group.filter, &other.filter))
     })
 }
 
 /// Events with the same needs, in meanings that make no difference.
-struct Group {
+struct EventGroup {
     filter: Filter,
     is_wide: bool,
     layouts: Vec<usize>,
     slot_meanings: SlotMeanings,
 }
 
-impl Group {
+impl EventGroup {
     /// A filter for no known event.
-    fn guessed((filter, slot_meanings): (Filter, SlotMeanings)) -> Self {
+    fn for_unknown_events((filter, slot_meanings): (Filter, SlotMeanings)) -> Self {
         Self { filter, is_wide: true, layouts: Vec::new(), slot_meanings }
     }
 }
 
-fn is_asked_as(a: &Filter, b: &Filter) -> bool {
-    needs(a).eq(needs(b))
+fn have_same_needs(a: &Filter, b: &Filter) -> bool {
+    need_paths_and_kinds(a).eq(need_paths_and_kinds(b))
 }
 
-fn needs(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
+fn need_paths_and_kinds(filter: &Filter) -> impl Iterator<Item = (&str, Kind)> {
     filter.needs.iter().map(|need| (need.path.as_str(), need.kind))
 }
 
 /// Returns true if two filters with the same needs test the same. The type of elements matters only
 /// where elements are read.
-fn is_same(a: &Filter, b: &Filter) -> bool {
+fn have_same_condition(a: &Filter, b: &Filter) -> bool {
     let mut reads = BTreeSet::new();
     a.root.collect_element_needs(&mut reads);
     a.root == b.root && reads.into_iter().all(|need| a.needs[need] == b.needs[need])
 }
 
 /// Adds an event to the group that has its needs in its meaning.
-fn join(
+fn add_to_group(
     parsed: &Parsed,
-    groups: &mut Vec<Group>,
+    groups: &mut Vec<EventGroup>,
     layouts: &[Layout],
     index: usize,
     filter: Filter,
 ) -> Result<(), Error> {
-    let that_count = fields_that_count(parsed, &layouts[index]);
+    let that_count = width_sensitive_fields(parsed, &layouts[index]);
     let mut slot_meanings = SlotMeanings::of(parsed, &layouts[index], &filter, &that_count);
     // As wide as may be, where that makes no difference.
     let wide = |index: usize| {
@@ -358,11 +358,11 @@ fn join(
         let narrow = that_count.iter().filter(is_narrow).cloned().collect();
         check_parsed(parsed, &layouts[index], Widths::NarrowOnly(&narrow))
     };
-    for group in groups.iter_mut().filter(|group| is_asked_as(&group.filter, &filter)) {
-        if group.is_wide || !is_same(&group.filter, &filter) {
+    for group in groups.iter_mut().filter(|group| have_same_needs(&group.filter, &filter)) {
+        if group.is_wide || !have_same_condition(&group.filter, &filter) {
             // They may differ in widths alone that make no difference: the widest serve all.
             let (first, this) = (wide(group.layouts[0])?, wide(index)?);
-            if !is_same(&first, &this) {
+            if !have_same_condition(&first, &this) {
                 continue;
             }
             group.filter = first;
@@ -374,7 +374,7 @@ fn join(
         group.slot_meanings.add(slot_meanings);
         return Ok(());
     }
-    groups.push(Group { filter, is_wide: false, layouts: vec![index], slot_meanings });
+    groups.push(EventGroup { filter, is_wide: false, layouts: vec![index], slot_meanings });
     Ok(())
 }
 
@@ -385,9 +385,9 @@ fn reads_elements(expr: &Expr) -> bool {
 }
 
 /// The error that says most, if all events have one.
-fn worst(text: &str, errors: Vec<Error>) -> Error {
+fn most_specific_error(text: &str, errors: Vec<Error>) -> Error {
     let Some(first) = errors.first() else {
-        return Error::new(Topic::Unknown, whole(text), "there is no event that this is for");
+        return Error::new(Topic::Unknown, whole_span(text), "there is no event that this is for");
     };
     // Of those that say as much, the first.
     let nearest = errors.iter().rev().max_by_key(|error| error.nearness()).unwrap_or(first);
@@ -410,17 +410,17 @@ fn worst(text: &str, errors: Vec<Error>) -> Error {
     nearest.clone()
 }
 
-fn whole(text: &str) -> Span {
+fn whole_span(text: &str) -> Span {
     Span { from: 0, to: text.len() }
 }
 
-fn limit(text: &str, message: String) -> Error {
-    Error::new(Topic::Limit, whole(text), message)
+fn limit_error(text: &str, message: String) -> Error {
+    Error::new(Topic::Limit, whole_span(text), message)
 }
 
-fn alternative(text: &str, filter: &Filter) -> Result<Alternative, Error> {
-    let unsupported = |Unsupported(message)| limit(text, message);
-    let code = graph(filter).and_then(|graph| emit(&graph)).map_err(unsupported)?;
+fn compile_alternative(text: &str, filter: &Filter) -> Result<Alternative, Error> {
+    let unsupported = |Unsupported(message)| limit_error(text, message);
+    let code = build_graph(filter).and_then(|graph| emit_code(&graph)).map_err(unsupported)?;
     Ok(Alternative {
         needs: filter.needs.clone(),
         constants: code.constants,

@@ -92,20 +92,20 @@ impl Error {
     /// The column in `text` where it begins, in characters, from 1.
     pub fn column(&self, text: &str) -> usize {
         let (line, _) = line_at(text, self.span.from);
-        characters(&text[line..floor(text, self.span.from)]) + 1
+        count_characters(&text[line..floor_char_boundary(text, self.span.from)]) + 1
     }
 
     /// Three lines for a person: the line of `text`, marks below the part that is meant, the
     /// message; and the hint, if there is one.
     pub fn render(&self, text: &str) -> String {
         let (begin, end) = line_at(text, self.span.from);
-        let from = floor(text, self.span.from);
-        let to = floor(text, self.span.to).clamp(from, end);
+        let from = floor_char_boundary(text, self.span.from);
+        let to = floor_char_boundary(text, self.span.to).clamp(from, end);
         // Whatever else moves the cursor would part the marks from what they mark.
         let line: String =
             text[begin..end].chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let indent = " ".repeat(characters(&text[begin..from]));
-        let marks = "^".repeat(characters(&text[from..to]).max(1));
+        let indent = " ".repeat(count_characters(&text[begin..from]));
+        let marks = "^".repeat(count_characters(&text[from..to]).max(1));
         let mut rendered = format!("{line}\n{indent}{marks}\n{}", self.message);
         if let Some(hint) = &self.hint {
             rendered.push_str("\nhint: ");
@@ -123,12 +123,12 @@ impl std::fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-fn characters(text: &str) -> usize {
+fn count_characters(text: &str) -> usize {
     text.chars().count()
 }
 
 /// The boundary of a character at or before `at`.
-fn floor(text: &str, at: usize) -> usize {
+fn floor_char_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -138,7 +138,7 @@ fn floor(text: &str, at: usize) -> usize {
 
 /// Returns the line that has the byte `at`.
 fn line_at(text: &str, at: usize) -> (usize, usize) {
-    let at = floor(text, at);
+    let at = floor_char_boundary(text, at);
     let begin = text[..at].rfind('\n').map_or(0, |newline| newline + 1);
     let end = text[at..].find('\n').map_or(text.len(), |newline| at + newline);
     (begin, end)

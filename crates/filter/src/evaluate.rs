@@ -142,9 +142,9 @@ impl<'a> Run<'a> {
             Node::Compare(operator, a, b) => {
                 let ordering = match a.of {
                     Type::Text => Some(self.string(a)?.cmp(self.string(b)?)),
-                    _ => number::compare((self.number(a)?, a.of), (self.number(b)?, b.of)),
+                    _ => number::compare_numbers((self.number(a)?, a.of), (self.number(b)?, b.of)),
                 };
-                number::is_so(*operator, ordering)
+                number::ordering_satisfies(*operator, ordering)
             }
             Node::Matches(of, text) => text.matches(self.string(of)?),
             Node::StringTest(test, string, part) => {
@@ -153,7 +153,7 @@ impl<'a> Run<'a> {
             }
             Node::Ranges(of, ranges) => {
                 let bits = self.number(of)?;
-                let order = |a, b| number::compare((a, of.of), (b, of.of));
+                let order = |a, b| number::compare_numbers((a, of.of), (b, of.of));
                 ranges.iter().any(|&(first, last)| {
                     order(first, bits).is_some_and(|found| found.is_le())
                         && order(bits, last).is_some_and(|found| found.is_le())
@@ -210,7 +210,7 @@ impl<'a> Run<'a> {
         let count = self.values.length(need)?.min(ELEMENTS_MAX as u64);
         let mut elements = (0..count).map(|index| self.values.element(need, index));
         let is_less =
-            |a: u64, b: u64| number::compare((a, of), (b, of)).is_some_and(Ordering::is_lt);
+            |a: u64, b: u64| number::compare_numbers((a, of), (b, of)).is_some_and(Ordering::is_lt);
         let first = elements.next();
         let join = |a: u64, b: Option<u64>| {
             let b = b?;
@@ -268,8 +268,8 @@ impl<'a> Run<'a> {
             Node::Arithmetic(operator, a, b) => {
                 let (a, b) = (self.number(a)?, self.number(b)?);
                 match expr.of {
-                    Type::Float => number::floats(*operator, a, b),
-                    of => number::integers(*operator, of == Type::Signed, a, b),
+                    Type::Float => number::float_arithmetic(*operator, a, b),
+                    of => number::integer_arithmetic(*operator, of == Type::Signed, a, b),
                 }
             }
             Node::Count(cell) => self.state.count(*cell),

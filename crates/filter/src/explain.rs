@@ -15,13 +15,13 @@ const BYTES_WIDTH: usize = 23;
 const TEXT_WIDTH: usize = 34;
 
 /// The typed tree, a line for each operator and operand, below what it belongs to.
-pub fn tree(filter: &Filter) -> String {
+pub fn format_tree(filter: &Filter) -> String {
     let mut text = String::new();
-    branch(filter, &filter.root, 0, &mut text);
+    push_subtree(filter, &filter.root, 0, &mut text);
     text
 }
 
-fn branch(filter: &Filter, expr: &Expr, depth: usize, text: &mut String) {
+fn push_subtree(filter: &Filter, expr: &Expr, depth: usize, text: &mut String) {
     let of = match expr.of {
         Type::Signed => "signed",
         Type::Unsigned => "unsigned",
@@ -29,17 +29,17 @@ fn branch(filter: &Filter, expr: &Expr, depth: usize, text: &mut String) {
         Type::Text => "string",
         Type::Sequence => "sequence",
     };
-    let name = name(filter, expr);
+    let name = node_name(filter, expr);
     text.push_str(&format!("{:depth$}{name}: {of}\n", "", depth = 2 * depth));
     for child in expr.children() {
-        branch(filter, child, depth + 1, text);
+        push_subtree(filter, child, depth + 1, text);
     }
 }
 
-fn name(filter: &Filter, expr: &Expr) -> String {
+fn node_name(filter: &Filter, expr: &Expr) -> String {
     let path = |need: &usize| filter.needs[*need].path.clone();
     match &expr.node {
-        Node::Number(bits) => number(*bits, expr.of),
+        Node::Number(bits) => format_number(*bits, expr.of),
         Node::Text(bytes) => Text::exact(bytes).quoted(),
         Node::Load(need) => path(need),
         Node::Element(need, _) => format!("element of {}", path(need)),
@@ -57,9 +57,9 @@ fn name(filter: &Filter, expr: &Expr) -> String {
         Node::Ranges(of, ranges) => {
             let range = |&(first, last): &(u64, u64)| {
                 if first == last {
-                    number(first, of.of)
+                    format_number(first, of.of)
                 } else {
-                    format!("{}..{}", number(first, of.of), number(last, of.of))
+                    format!("{}..{}", format_number(first, of.of), format_number(last, of.of))
                 }
             };
             let ranges: Vec<String> = ranges.iter().map(range).collect();
@@ -77,7 +77,7 @@ fn name(filter: &Filter, expr: &Expr) -> String {
     }
 }
 
-fn number(bits: u64, of: Type) -> String {
+fn format_number(bits: u64, of: Type) -> String {
     match of {
         Type::Float => format!("{:?}", f64::from_bits(bits)),
         Type::Unsigned => bits.to_string(),
@@ -87,10 +87,10 @@ fn number(bits: u64, of: Type) -> String {
 
 /// Number of instructions, directly before a call that compares bytes, that load the constants to
 /// compare with.
-const NUMBERS_BEFORE: usize = 4;
+const NUMBER_SEARCH_INSNS: usize = 4;
 
 /// The bytecode, a line for each instruction: its number, its bytes, what it does, what that is.
-pub fn listing(alternative: &Alternative) -> String {
+pub fn format_listing(alternative: &Alternative) -> String {
     let mut text = String::new();
     for (place, program) in alternative.programs.iter().enumerate() {
         if place > 0 {
@@ -100,9 +100,9 @@ pub fn listing(alternative: &Alternative) -> String {
         while let Some((number, insn)) = insns.next() {
             let second = if insn.op == LDDW { insns.next() } else { None };
             let second = second.map(|(_, second)| *second).unwrap_or_default();
-            let (done, mut about) = instruction(alternative, number, *insn, second);
+            let (done, mut about) = describe_instruction(alternative, number, *insn, second);
             if insn.op == CALL {
-                about = compared(program, number);
+                about = quote_compared_bytes(program, number);
             }
             let bytes = insn.encode().map(|byte| format!("{byte:02x}")).join(" ");
             let line = format!("{number:4}  {bytes:BYTES_WIDTH$}  {done:TEXT_WIDTH$}{about}");
@@ -114,7 +114,7 @@ pub fn listing(alternative: &Alternative) -> String {
 }
 
 /// Describes an instruction, and what it reads.
-fn instruction(
+fn describe_instruction(
     alternative: &Alternative,
     number: usize,
     insn: Insn,
@@ -131,7 +131,7 @@ fn instruction(
         }
         (_, LDDW) => {
             let bits = u64::from(second.immediate as u32) << 32 | u64::from(immediate as u32);
-            (format!("r{dst} = {bits:#x} ll"), constant(alternative, bits))
+            (format!("r{dst} = {bits:#x} ll"), quote_constant(alternative, bits))
         }
         (_, CALL) if src == call::FUNCTION => {
             (format!("call function {}", number as i64 + 1 + i64::from(immediate)), nothing())
@@ -159,7 +159,7 @@ fn instruction(
         }
         (class::JMP, _) if op & 0xf0 == jump::JA => (format!("goto {target}"), nothing()),
         (class::JMP, _) => {
-            let relation = relation(op & 0xf0);
+            let relation = relation_symbol(op & 0xf0);
             (format!("if r{dst} {relation} {operand} goto {target}"), nothing())
         }
         (class::ALU64, _) if !is_other_arithmetic(insn) => match op & 0xf0 {
@@ -167,7 +167,7 @@ fn instruction(
             alu::NEG => (format!("r{dst} = -r{dst}"), nothing()),
             code => {
                 let sign = if offset == 1 { "s" } else { "" };
-                (format!("r{dst} {sign}{}= {operand}", operation(code)), nothing())
+                (format!("r{dst} {sign}{}= {operand}", operation_symbol(code)), nothing())
             }
         },
         // Further parts of filters in C.
@@ -176,12 +176,12 @@ fn instruction(
 }
 
 /// Returns the bytes that a call compares with, if it does that.
-fn compared(program: &[Insn], call: usize) -> String {
+fn quote_compared_bytes(program: &[Insn], call: usize) -> String {
     let helper = program.get(call).and_then(|insn| Helper::from_number(insn.immediate));
     let Some(count) = helper.and_then(Helper::compared_bytes) else { return String::new() };
     let (first, last) = Helper::number_bytes(count);
     // The numbers are constants, and written directly before.
-    let before = &program[call.saturating_sub(NUMBERS_BEFORE)..call];
+    let before = &program[call.saturating_sub(NUMBER_SEARCH_INSNS)..call];
     let number = |register, size: u8| {
         let at = before.iter().rposition(|insn| insn.dst == register && insn.op != 0)?;
         let low = before[at].immediate;
@@ -210,7 +210,7 @@ const fn is_other_arithmetic(insn: Insn) -> bool {
 }
 
 /// The string that a word is, if it is one of the constants.
-fn constant(alternative: &Alternative, bits: u64) -> String {
+fn quote_constant(alternative: &Alternative, bits: u64) -> String {
     let word = Word::from_bits(bits);
     let from = word.offset as usize;
     let bytes = from
@@ -220,7 +220,7 @@ fn constant(alternative: &Alternative, bits: u64) -> String {
     bytes.map_or_else(String::new, |bytes| Text::exact(bytes).quoted())
 }
 
-fn relation(code: u8) -> &'static str {
+fn relation_symbol(code: u8) -> &'static str {
     match code {
         jump::JEQ => "==",
         jump::JNE => "!=",
@@ -237,7 +237,7 @@ fn relation(code: u8) -> &'static str {
     }
 }
 
-fn operation(code: u8) -> &'static str {
+fn operation_symbol(code: u8) -> &'static str {
     match code {
         alu::ADD => "+",
         alu::SUB => "-",

@@ -22,7 +22,7 @@ const RESERVED_WORDS: &str = " alignas alignof and asm auto bool break case catc
     typeof union unix unsigned using virtual void volatile wchar_t while xor ";
 
 /// The header for these events. Layouts of the same name are variants of one event.
-pub fn header(layouts: &[Layout]) -> String {
+pub fn generate_header(layouts: &[Layout]) -> String {
     let mut text = String::from(
         "/*\n * Frames of events for filters in C, by `trackway filter header`.\n */\n\
          #pragma once\n\n#include <trackway/filter.h>\n",
@@ -30,15 +30,15 @@ pub fn header(layouts: &[Layout]) -> String {
     let (mut types, mut macros) = (BTreeSet::new(), BTreeSet::new());
     for (index, layout) in layouts.iter().enumerate() {
         if !layouts[..index].contains(layout) {
-            let name = unique(&mut types, identifier(&layout.event));
-            event(&mut text, layout, &name, &mut macros);
+            let name = unique_name(&mut types, c_identifier(&layout.event));
+            push_event(&mut text, layout, &name, &mut macros);
         }
     }
     text
 }
 
 /// A name of C that was not used before.
-fn unique(used: &mut BTreeSet<String>, name: String) -> String {
+fn unique_name(used: &mut BTreeSet<String>, name: String) -> String {
     let mut number = 1;
     let mut tried = name.clone();
     // There are fewer names that are used than numbers.
@@ -50,7 +50,7 @@ fn unique(used: &mut BTreeSet<String>, name: String) -> String {
 }
 
 /// Returns a name as far as C allows it.
-fn identifier(name: &str) -> String {
+fn c_identifier(name: &str) -> String {
     let part = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let mut identifier: String = name.chars().map(part).collect();
     if identifier.is_empty() || identifier.starts_with(|c: char| c.is_ascii_digit()) {
@@ -63,13 +63,13 @@ fn identifier(name: &str) -> String {
 }
 
 /// Text within a comment.
-fn comment(text: &str) -> String {
+fn escape_comment(text: &str) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     text.chars().map(plain).collect::<String>().replace("*/", "* /").replace("/*", "/ *")
 }
 
 /// Text within a string literal. Question marks may make trigraphs.
-fn literal(text: &str) -> String {
+fn escape_literal(text: &str) -> String {
     let mut literal = String::new();
     for byte in text.bytes() {
         match byte {
@@ -112,7 +112,7 @@ impl<'l> Slots<'l> {
         ];
         for (root, prefix, members) in roots {
             for (number, Member { name, of }) in members.iter().enumerate() {
-                if is_length(name, members.get(number + 1)) {
+                if is_length_of_next(name, members.get(number + 1)) {
                     continue;
                 }
                 let place = MemberPath { root, name: name.clone(), steps: Vec::new() };
@@ -135,7 +135,7 @@ impl<'l> Slots<'l> {
                 }
                 return;
             }
-            Type::Array(of, _) | Type::Sequence(of) => match element(of) {
+            Type::Array(of, _) | Type::Sequence(of) => match element_type_name(of) {
                 Some(element) => (Kind::Sequence, &[], Some(element)),
                 None => return self.refuse(&place, "has elements that helpers cannot read"),
             },
@@ -147,7 +147,7 @@ impl<'l> Slots<'l> {
         if self.all.len() == SLOTS_MAX {
             return self.refuse(&place, &format!("is one more than {SLOTS_MAX}"));
         }
-        let name = unique(&mut self.names, identifier(&name));
+        let name = unique_name(&mut self.names, c_identifier(&name));
         self.all.push(Slot { place, name, kind, labels, element });
     }
 
@@ -158,7 +158,7 @@ impl<'l> Slots<'l> {
 
 /// Returns true if a member holds the length of the next one: so traces have it, and programs do
 /// not. A filter reads the other's length.
-fn is_length(name: &str, next: Option<&Member>) -> bool {
+fn is_length_of_next(name: &str, next: Option<&Member>) -> bool {
     next.is_some_and(|next| {
         matches!(next.of, Type::String | Type::Sequence(_))
             && name == format!("_{}_length", next.name)
@@ -170,7 +170,7 @@ const fn kind_of(integer: &Integer) -> Kind {
 }
 
 /// Returns the type that elements have for helpers.
-fn element(of: &Type) -> Option<(&'static str, &[Label])> {
+fn element_type_name(of: &Type) -> Option<(&'static str, &[Label])> {
     let none: &[Label] = &[];
     Some(match of {
         Type::Integer(integer) => {
@@ -195,9 +195,9 @@ fn element(of: &Type) -> Option<(&'static str, &[Label])> {
 }
 
 /// The struct of an event, its needs, and constants for what is in it.
-fn event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<String>) {
+fn push_event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<String>) {
     let slots = Slots::of(layout);
-    let _ = writeln!(text, "\n/* {} */\nstruct {name} {{", comment(&layout.event));
+    let _ = writeln!(text, "\n/* {} */\nstruct {name} {{", escape_comment(&layout.event));
     for slot in &slots.all {
         let of = slot.kind.name();
         let path = slot.place.to_string();
@@ -205,7 +205,8 @@ fn event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<S
         let about = match (path == slot.name, element) {
             (true, None) => String::new(),
             (is_same, element) => {
-                let path = if is_same { String::new() } else { format!(" {}", comment(&path)) };
+                let path =
+                    if is_same { String::new() } else { format!(" {}", escape_comment(&path)) };
                 let about = format!("{path}{}", element.unwrap_or_default());
                 format!(" /*{} */", about.replacen(", of", " of", usize::from(is_same)))
             }
@@ -218,11 +219,11 @@ fn event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<S
     }
     text.push_str("};\n");
     for without in &slots.without {
-        let _ = writeln!(text, "/* Not in it: {}. */", comment(without));
+        let _ = writeln!(text, "/* Not in it: {}. */", escape_comment(without));
     }
     let _ = write!(text, "#define TRACKWAY_NEEDS_{name}");
     for slot in &slots.all {
-        let path = literal(&slot.place.to_string());
+        let path = escape_literal(&slot.place.to_string());
         let _ = write!(text, " \\\n    \"{} {path}\\n\"", slot.kind.name());
     }
     text.push_str(if slots.all.is_empty() { " \"\"\n" } else { "\n" });
@@ -231,7 +232,7 @@ fn event(text: &mut String, layout: &Layout, name: &str, macros: &mut BTreeSet<S
         let mut labels = slot.labels;
         let mut is_signed = slot.kind == Kind::Signed;
         if let Some((element, of_elements)) = slot.element {
-            let name = unique(macros, format!("{prefix}_ELEMENT"));
+            let name = unique_name(macros, format!("{prefix}_ELEMENT"));
             let _ = writeln!(text, "#define {name} TRACKWAY_ELEMENT_{element}");
             (labels, is_signed) = (of_elements, element.starts_with('I'));
         }
@@ -260,7 +261,7 @@ fn push_label(
         (true, _) => format!("({value}LL)"),
     };
     let mut define = |name: String, value| {
-        let name = unique(macros, name);
+        let name = unique_name(macros, name);
         let _ = writeln!(text, "#define {name} {}", number(value));
     };
     if label.first == label.last {
@@ -278,7 +279,7 @@ mod tests {
     #[test]
     fn names_are_those_of_c_and_used_once() {
         let mut used = BTreeSet::new();
-        let mut name = |name: &str| unique(&mut used, identifier(name));
+        let mut name = |name: &str| unique_name(&mut used, c_identifier(name));
         assert_eq!(name("myapp:request"), "myapp_request");
         assert_eq!(name("myapp_request"), "myapp_request_2");
         assert_eq!(name("int"), "int_");
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn text_stays_within_comments_and_literals() {
-        assert_eq!(comment("a */ b /* c\n"), "a * / b / * c ");
-        assert_eq!(literal("a\"b\\c??/\né"), "a\\\"b\\\\c\\?\\?/\\012\\303\\251");
+        assert_eq!(escape_comment("a */ b /* c\n"), "a * / b / * c ");
+        assert_eq!(escape_literal("a\"b\\c??/\né"), "a\\\"b\\\\c\\?\\?/\\012\\303\\251");
     }
 }

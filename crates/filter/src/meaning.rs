@@ -35,7 +35,7 @@ impl SlotMeanings {
             let meaning = Meaning {
                 is_nobodys: false,
                 is_narrow: is_narrow && need.kind == Kind::Unsigned,
-                is_wide: !is_narrow && counts(need, that_count),
+                is_wide: !is_narrow && is_width_sensitive(need, that_count),
                 is_of_array: must_be_of_array(filter, number),
                 elements: elements.and_then(|elements| elements.scalar),
                 labels: labels_used(parsed, layout, filter, need),
@@ -46,20 +46,20 @@ impl SlotMeanings {
     }
 
     /// Returns the meanings of a filter with so many needs that is made for no event.
-    pub(crate) fn nobodys(needs_count: usize) -> Self {
+    pub(crate) fn for_no_event(needs_count: usize) -> Self {
         Self(vec![vec![Meaning { is_nobodys: true, ..Meaning::default() }]; needs_count])
     }
 
     /// Returns the meanings of a filter that is made for all events with its kinds, where the width
     /// of the fields `that_count` makes a difference, and these of them have less than 64 bits.
-    pub(crate) fn guessed(
+    pub(crate) fn for_unknown_events(
         filter: &Filter,
         that_count: &BTreeSet<String>,
         narrow: &BTreeSet<String>,
     ) -> Self {
         let meaning = |(number, need): (usize, &Need)| {
             let is_narrow = narrow.contains(&need.place.name);
-            let counts = counts(need, that_count);
+            let counts = is_width_sensitive(need, that_count);
             let meaning = Meaning {
                 is_narrow: counts && is_narrow,
                 is_wide: counts && !is_narrow,
@@ -78,7 +78,8 @@ impl SlotMeanings {
 
     /// Widths make no difference but to the fields `that_count`.
     pub(crate) fn widen(&mut self, needs: &[Need], that_count: &BTreeSet<String>) {
-        let others = self.0.iter_mut().zip(needs).filter(|(_, need)| !counts(need, that_count));
+        let others =
+            self.0.iter_mut().zip(needs).filter(|(_, need)| !is_width_sensitive(need, that_count));
         for (meanings, _) in others {
             meanings.iter_mut().for_each(|meaning| meaning.is_narrow = false);
             meanings.retain(|meaning| !meaning.is_any());
@@ -111,7 +112,7 @@ impl SlotMeanings {
 }
 
 /// Returns true if its width is that of one of these fields.
-fn counts(need: &Need, that_count: &BTreeSet<String>) -> bool {
+fn is_width_sensitive(need: &Need, that_count: &BTreeSet<String>) -> bool {
     need.kind == Kind::Unsigned
         && need.place.root == Root::Field
         && that_count.contains(&need.place.name)
@@ -151,11 +152,11 @@ fn labels_used(parsed: &Parsed, layout: &Layout, filter: &Filter, need: &Need) -
     }
     let same = check_parsed(parsed, &without, Widths::Own);
     let is_used = same.map_or(true, |same| same.root != filter.root);
-    is_used.then(|| hash_of_labels(&encoded(&integer.labels)))
+    is_used.then(|| hash_of_labels(&encode_labels(&integer.labels)))
 }
 
 /// Labels as a description has them.
-fn encoded(labels: &[Label]) -> Vec<u8> {
+fn encode_labels(labels: &[Label]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for label in labels {
         bytes.extend(label.first.to_le_bytes());

@@ -9,7 +9,7 @@ use crate::parse::Binary;
 use crate::value_type::Type;
 
 /// Arithmetic on integers; a shift's count is taken modulo 64. `operator` does not compare.
-pub fn integers(operator: Binary, is_signed: bool, a: u64, b: u64) -> u64 {
+pub fn integer_arithmetic(operator: Binary, is_signed: bool, a: u64, b: u64) -> u64 {
     let (x, y) = (a as i64, b as i64);
     match operator {
         Binary::Add => a.wrapping_add(b),
@@ -27,12 +27,12 @@ pub fn integers(operator: Binary, is_signed: bool, a: u64, b: u64) -> u64 {
         Binary::ShiftLeft => a << (b & 63),
         Binary::ShiftRight if is_signed => (x >> (b & 63)) as u64,
         Binary::ShiftRight => a >> (b & 63),
-        comparison => u64::from(is_so(comparison, Some(a.cmp(&b)))),
+        comparison => u64::from(ordering_satisfies(comparison, Some(a.cmp(&b)))),
     }
 }
 
 /// Arithmetic on floats: the four operations; filters have no others.
-pub fn floats(operator: Binary, a: u64, b: u64) -> u64 {
+pub fn float_arithmetic(operator: Binary, a: u64, b: u64) -> u64 {
     let (a, b) = (f64::from_bits(a), f64::from_bits(b));
     let value = match operator {
         Binary::Add => a + b,
@@ -44,19 +44,19 @@ pub fn floats(operator: Binary, a: u64, b: u64) -> u64 {
 }
 
 /// Compares two numbers of these types, as numbers; returns `None` if one is not a number.
-pub fn compare((a, of_a): (u64, Type), (b, of_b): (u64, Type)) -> Option<Ordering> {
+pub fn compare_numbers((a, of_a): (u64, Type), (b, of_b): (u64, Type)) -> Option<Ordering> {
     match (of_a, of_b) {
         (Type::Float, Type::Float) => f64::from_bits(a).partial_cmp(&f64::from_bits(b)),
-        _ => Some(wide(a, of_a).cmp(&wide(b, of_b))),
+        _ => Some(widen_to_i128(a, of_a).cmp(&widen_to_i128(b, of_b))),
     }
 }
 
-fn wide(bits: u64, of: Type) -> i128 {
+fn widen_to_i128(bits: u64, of: Type) -> i128 {
     if of == Type::Unsigned { bits.into() } else { (bits as i64).into() }
 }
 
 /// Returns true if a comparison holds for this order; without an order, only `!=` does.
-pub fn is_so(comparison: Binary, ordering: Option<Ordering>) -> bool {
+pub fn ordering_satisfies(comparison: Binary, ordering: Option<Ordering>) -> bool {
     let Some(ordering) = ordering else { return comparison == Binary::NotEqual };
     match comparison {
         Binary::Equal => ordering.is_eq(),
@@ -102,18 +102,25 @@ mod tests {
             (Binary::ShiftRight, false, minus_one, 63, 1),
             (Binary::ShiftLeft, true, 1, 65, 2),
         ] {
-            assert_eq!(integers(operator, is_signed, a, b), expected, "{operator:?} {a} {b}");
+            assert_eq!(
+                integer_arithmetic(operator, is_signed, a, b),
+                expected,
+                "{operator:?} {a} {b}"
+            );
         }
     }
 
     #[test]
     fn signs_do_not_confuse_comparisons() {
         let minus_one = (u64::MAX, Type::Signed);
-        assert_eq!(compare(minus_one, (0, Type::Unsigned)), Some(Ordering::Less));
-        assert_eq!(compare(minus_one, (u64::MAX, Type::Unsigned)), Some(Ordering::Less));
-        assert_eq!(compare((5, Type::Signed), (5, Type::Unsigned)), Some(Ordering::Equal));
+        assert_eq!(compare_numbers(minus_one, (0, Type::Unsigned)), Some(Ordering::Less));
+        assert_eq!(compare_numbers(minus_one, (u64::MAX, Type::Unsigned)), Some(Ordering::Less));
+        assert_eq!(compare_numbers((5, Type::Signed), (5, Type::Unsigned)), Some(Ordering::Equal));
         let nan = (f64::NAN.to_bits(), Type::Float);
-        assert_eq!(compare(nan, nan), None);
-        assert!(is_so(Binary::NotEqual, None) && !is_so(Binary::GreaterEqual, None));
+        assert_eq!(compare_numbers(nan, nan), None);
+        assert!(
+            ordering_satisfies(Binary::NotEqual, None)
+                && !ordering_satisfies(Binary::GreaterEqual, None)
+        );
     }
 }

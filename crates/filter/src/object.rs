@@ -45,7 +45,7 @@ impl std::fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
-fn byte(count: usize, what: &'static str) -> Result<u8, TooLarge> {
+fn count_to_byte(count: usize, what: &'static str) -> Result<u8, TooLarge> {
     count.try_into().map_err(|_| TooLarge(what))
 }
 
@@ -57,8 +57,8 @@ impl Object {
     /// If there is more of something than the numbers in an object can say.
     pub fn encode(&self) -> Result<Vec<u8>, TooLarge> {
         let mut bytes = MAGIC.to_vec();
-        let alternatives = byte(self.alternatives.len(), "alternatives")?;
-        bytes.extend([VERSION, alternatives, byte(self.cells, "cells")?]);
+        let alternatives = count_to_byte(self.alternatives.len(), "alternatives")?;
+        bytes.extend([VERSION, alternatives, count_to_byte(self.cells, "cells")?]);
         for alternative in &self.alternatives {
             alternative.encode(&mut bytes)?;
         }
@@ -68,13 +68,13 @@ impl Object {
 
 impl Alternative {
     fn encode(&self, bytes: &mut Vec<u8>) -> Result<(), TooLarge> {
-        let needs = byte(self.needs.len(), "needs")?;
-        bytes.extend([needs, byte(self.programs.len(), "programs")?]);
+        let needs = count_to_byte(self.needs.len(), "needs")?;
+        bytes.extend([needs, count_to_byte(self.programs.len(), "programs")?]);
         let constants = u16::try_from(self.constants.len());
         let constants = constants.map_err(|_| TooLarge("bytes of constants"))?;
         bytes.extend(constants.to_le_bytes());
         for need in &self.needs {
-            bytes.extend([need.kind as u8, byte(need.path.len(), "bytes of a path")?]);
+            bytes.extend([need.kind as u8, count_to_byte(need.path.len(), "bytes of a path")?]);
             bytes.extend(need.path.as_bytes());
         }
         bytes.extend(&self.constants);

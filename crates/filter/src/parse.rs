@@ -10,7 +10,7 @@
 use crate::error::{Error, Topic, Warning};
 use crate::span::Span;
 use crate::text::Text;
-use crate::token::{Number, Token, is_pattern, tokens};
+use crate::token::{Number, Token, is_pattern, tokenize};
 
 /// Greatest height of a tree, and most brackets within brackets.
 pub const HEIGHT_MAX: usize = 64;
@@ -169,7 +169,7 @@ pub struct Parsed {
 ///
 /// What is not an expression, and what is higher than [`HEIGHT_MAX`].
 pub fn parse(text: &str) -> Result<Parsed, Error> {
-    let tokens = tokens(text)?;
+    let tokens = tokenize(text)?;
     let end = Span { from: text.trim_end().len(), to: text.trim_end().len() };
     let mut parser = Parser { tokens: &tokens, at: 0, end, depth: 0, warnings: Vec::new() };
     if tokens.is_empty() {
@@ -192,7 +192,7 @@ enum Infix {
 }
 
 /// Returns the meaning of a symbol between two operands, and its precedence.
-fn infix(token: &Token) -> Option<(Infix, u8)> {
+fn infix_operator(token: &Token) -> Option<(Infix, u8)> {
     use Infix::Binary as B;
     let symbol = match token {
         Token::Symbol(symbol) => symbol,
@@ -303,7 +303,7 @@ impl Parser<'_> {
     /// Operands and operators that bind more strongly than `least`.
     fn expression(&mut self, least: u8) -> Result<Tree, Error> {
         let mut left = self.deeper(Self::unary)?;
-        while let Some((operator, strength)) = self.peek().and_then(infix) {
+        while let Some((operator, strength)) = self.peek().and_then(infix_operator) {
             if strength <= least {
                 break;
             }
@@ -312,16 +312,16 @@ impl Parser<'_> {
             left = if operator == Infix::In {
                 self.warn_of_not(&left, "in");
                 let (items, end) = self.items()?;
-                Self::membership(left, items, end)?
+                Self::build_membership(left, items, end)?
             } else {
                 let right = self.deeper(|parser| parser.expression(strength))?;
-                self.operation(operator, symbol_span, left, right)?
+                self.build_operation(operator, symbol_span, left, right)?
             };
         }
         Ok(left)
     }
 
-    fn operation(
+    fn build_operation(
         &mut self,
         operator: Infix,
         symbol_span: Span,
@@ -330,7 +330,7 @@ impl Parser<'_> {
     ) -> Result<Tree, Error> {
         let span = Span { from: left.span.from, to: right.span.to };
         let Infix::Binary(binary) = operator else {
-            return Self::joined(operator, left, right, span);
+            return Self::build_logical(operator, left, right, span);
         };
         self.warn_of_precedence(binary, symbol_span, &left, &right);
         let below = left.height.max(right.height);
@@ -339,7 +339,7 @@ impl Parser<'_> {
     }
 
     /// `&&` and `||`: what is joined already becomes longer, not higher.
-    fn joined(operator: Infix, left: Tree, right: Tree, span: Span) -> Result<Tree, Error> {
+    fn build_logical(operator: Infix, left: Tree, right: Tree, span: Span) -> Result<Tree, Error> {
         let mut parts = match (left.node, operator) {
             (Node::All(parts), Infix::All) if !left.is_bracketed => parts,
             (Node::Either(parts), Infix::Either) if !left.is_bracketed => parts,
@@ -352,7 +352,7 @@ impl Parser<'_> {
         Self::node_above(below, node, span)
     }
 
-    fn membership(value: Tree, items: Vec<Item>, end: usize) -> Result<Tree, Error> {
+    fn build_membership(value: Tree, items: Vec<Item>, end: usize) -> Result<Tree, Error> {
         let below = items.iter().map(|item| match item {
             Item::One(tree) => tree.height,
             Item::Range(low, high) => low.height.max(high.height),

@@ -102,7 +102,7 @@ impl Text {
         };
         let Some(mut rest) = bytes.strip_prefix(first.as_slice()) else { return false };
         for part in middle {
-            let Some(at) = find(rest, part) else { return false };
+            let Some(at) = find_bytes(rest, part) else { return false };
             rest = &rest[at + part.len()..];
         }
         rest.ends_with(last)
@@ -142,7 +142,7 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
 }
 
 /// Returns the first place of `part` in `bytes`.
-pub(crate) fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
+pub(crate) fn find_bytes(bytes: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() {
         return Some(0);
     }
@@ -153,7 +153,7 @@ pub(crate) fn find(bytes: &[u8], part: &[u8]) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn text(literal: &str) -> Text {
+    fn parse_text(literal: &str) -> Text {
         let mut text = Text::default();
         let mut bytes = literal.bytes();
         while let Some(byte) = bytes.next() {
@@ -178,26 +178,26 @@ mod tests {
             (r"a\*", "a*", "ab"),
             ("", "", "a"),
         ] {
-            assert!(text(pattern).matches(yes.as_bytes()), "{pattern} {yes}");
-            let is_all = text(pattern).shape() == Shape::Anything;
-            assert_eq!(text(pattern).matches(no.as_bytes()), is_all, "{pattern} {no}");
+            assert!(parse_text(pattern).matches(yes.as_bytes()), "{pattern} {yes}");
+            let is_all = parse_text(pattern).shape() == Shape::Anything;
+            assert_eq!(parse_text(pattern).matches(no.as_bytes()), is_all, "{pattern} {no}");
         }
     }
 
     #[test]
     fn shapes_are_the_least_that_will_do() {
-        assert_eq!(text("a**").shape(), Shape::Prefix(b"a"));
-        assert_eq!(text("*a").shape(), Shape::Suffix(b"a"));
-        assert_eq!(text("*a*").shape(), Shape::Infix(b"a"));
-        assert_eq!(text("a*b").shape(), Shape::Pattern);
-        assert_eq!(text(r"\*").shape(), Shape::Exact(b"*"));
-        assert_eq!(text("***").shape(), Shape::Anything);
+        assert_eq!(parse_text("a**").shape(), Shape::Prefix(b"a"));
+        assert_eq!(parse_text("*a").shape(), Shape::Suffix(b"a"));
+        assert_eq!(parse_text("*a*").shape(), Shape::Infix(b"a"));
+        assert_eq!(parse_text("a*b").shape(), Shape::Pattern);
+        assert_eq!(parse_text(r"\*").shape(), Shape::Exact(b"*"));
+        assert_eq!(parse_text("***").shape(), Shape::Anything);
     }
 
     #[test]
     fn patterns_and_quotes_keep_what_is_meant() {
-        assert_eq!(text(r"a\*b*\\").to_pattern(), br"a\*b*\\");
-        assert_eq!(text("a\"\\**\n\x01").quoted(), r#""a\"\**\012\001""#);
+        assert_eq!(parse_text(r"a\*b*\\").to_pattern(), br"a\*b*\\");
+        assert_eq!(parse_text("a\"\\**\n\x01").quoted(), r#""a\"\**\012\001""#);
         assert_eq!(Text::exact(b"\xff\xc3\xa4").quoted(), "\"\\377ä\"");
     }
 }

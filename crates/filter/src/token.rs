@@ -63,7 +63,7 @@ const SUFFIXES: [(&str, u64, bool); 10] = [
 ///
 /// Characters that belong to nothing, literals that do not end or do not fit, longer text than
 /// [`EXPRESSION_BYTES_MAX`].
-pub fn tokens(text: &str) -> Result<Vec<(Token, Span)>, Error> {
+pub fn tokenize(text: &str) -> Result<Vec<(Token, Span)>, Error> {
     if text.len() > EXPRESSION_BYTES_MAX {
         let span = Span { from: EXPRESSION_BYTES_MAX, to: EXPRESSION_BYTES_MAX };
         let message = format!("an expression has at most {EXPRESSION_BYTES_MAX} bytes");
@@ -270,7 +270,7 @@ impl Lexer<'_> {
             }
             return Ok(Number::Float(value));
         };
-        match (exactly(digits, scale, factor), is_time) {
+        match (scale_exactly(digits, scale, factor), is_time) {
             (Some(whole), true) => Ok(Number::Time(whole)),
             (Some(whole), false) => Ok(Number::Integer(whole)),
             (None, true) => self.error(from, "a time is a whole number of nanoseconds"),
@@ -399,7 +399,7 @@ fn is_name(byte: u8) -> bool {
 }
 
 /// `digits × 10^scale × factor`, if that is whole and fits.
-fn exactly(digits: &str, scale: i64, factor: u64) -> Option<u64> {
+fn scale_exactly(digits: &str, scale: i64, factor: u64) -> Option<u64> {
     /// Beyond this, nothing but zero fits, or nothing at all is whole.
     const SCALE_MAX: u32 = 27;
     let value = digits.parse::<u128>().ok()?.checked_mul(factor.into())?;
@@ -417,8 +417,8 @@ fn exactly(digits: &str, scale: i64, factor: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn only(text: &str) -> Token {
-        let found = tokens(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
+    fn single_token(text: &str) -> Token {
+        let found = tokenize(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].1, Span { from: 0, to: text.len() });
         found.into_iter().next().expect("a token").0
@@ -449,13 +449,13 @@ mod tests {
             (r"'\n'", Integer(10)),
             (r"'\''", Integer(39)),
         ] {
-            assert_eq!(only(text), Token::Number(number), "{text}");
+            assert_eq!(single_token(text), Token::Number(number), "{text}");
         }
     }
 
     #[test]
     fn ranges_are_not_points() {
-        let found = tokens("5..9").expect("tokens");
+        let found = tokenize("5..9").expect("tokens");
         let found: Vec<_> = found.into_iter().map(|(token, _)| token).collect();
         let number = |value| Token::Number(Number::Integer(value));
         assert_eq!(found, [number(5), Token::Symbol(".."), number(9)]);
@@ -463,7 +463,7 @@ mod tests {
 
     #[test]
     fn strings_have_c_escapes_and_stars() {
-        let Token::Text(text) = only(r#""a\t\x41\101\\*\*""#) else { panic!("no string") };
+        let Token::Text(text) = single_token(r#""a\t\x41\101\\*\*""#) else { panic!("no string") };
         assert!(text.matches(b"a\tAA\\...*"));
         assert!(!text.matches(b"a\tAA\\..."));
     }
@@ -488,7 +488,7 @@ mod tests {
             ("$app.a", 1, "PROVIDER:TYPE"),
             ("0x", 1, "digits are missing"),
         ] {
-            let error = tokens(text).expect_err(text);
+            let error = tokenize(text).expect_err(text);
             assert_eq!(error.column(text), column, "{text}: {error}");
             assert!(error.message.contains(part), "{text}: {error}");
         }

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_filter::elf;
-use trackway_filter::header::header;
+use trackway_filter::header::generate_header;
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_jit::frame::{Cell, Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, Wanted};
+use trackway_jit::framer::{Contexts, Framer, WantedValue};
 use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, Verified, verify};
 use trackway_schema::context::{VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Label, Scalar, Shape};
-use trackway_testkit::{TemporaryFolder, skipped};
+use trackway_testkit::{TemporaryFolder, report_skipped};
 
 /// The frame of the filters here, as `trackway filter header` would have it.
 const FRAME: &str = r#"
@@ -35,22 +35,22 @@ struct app_read {
     "signed $ctx.vtid\n"
 "#;
 
-fn include() -> PathBuf {
+fn include_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../include")
 }
 
 const STRICT: [&str; 5] = ["-std=c99", "-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
-fn has(program: &str) -> bool {
+fn has_program(program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
-        skipped(format!("{program} is not installed"));
+        report_skipped(format!("{program} is not installed"));
     }
     has
 }
 
 /// The file that clang makes of a filter.
-fn compiled(source: &str, flags: &[&str]) -> Vec<u8> {
+fn compile_c(source: &str, flags: &[&str]) -> Vec<u8> {
     let folder = TemporaryFolder::new();
     let (path, output) = (folder.join("filter.c"), folder.join("filter.o"));
     std::fs::write(&path, format!("{source}\n")).expect("written");
@@ -59,7 +59,7 @@ fn compiled(source: &str, flags: &[&str]) -> Vec<u8> {
         .args(STRICT)
         .args(flags)
         .arg("-I")
-        .args([&include(), &path])
+        .args([&include_folder(), &path])
         .arg("-o")
         .arg(&output)
         .output()
@@ -68,8 +68,8 @@ fn compiled(source: &str, flags: &[&str]) -> Vec<u8> {
     std::fs::read(&output).expect("an object")
 }
 
-fn filter(body: &str) -> Vec<u8> {
-    compiled(&format!("{FRAME}{body}"), &[])
+fn compile_filter(body: &str) -> Vec<u8> {
+    compile_c(&format!("{FRAME}{body}"), &[])
 }
 
 /// An event of `app:read`.
@@ -83,7 +83,7 @@ struct Event {
     vtid: i64,
 }
 
-const fn event(path: &'static str, size: i64, flags: u64) -> Event {
+const fn new_event(path: &'static str, size: i64, flags: u64) -> Event {
     Event { path, size, flags, ids: Vec::new(), ratio: 0.0, vtid: 7 }
 }
 
@@ -110,11 +110,11 @@ impl Event {
     }
 }
 
-extern "C" fn never() -> u64 {
+extern "C" fn unused_callback() -> u64 {
     0
 }
 
-fn accepted<'p>(alternative: &Alternative<'p>) -> Vec<Verified<'p>> {
+fn verify_programs<'p>(alternative: &Alternative<'p>) -> Vec<Verified<'p>> {
     let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
         let rules = Rules { number, ..Rules::new(alternative.needs_count()) };
         verify(program, rules, &mut vec![State::FREE; program.len() + 1]).expect("verified")
@@ -123,13 +123,14 @@ fn accepted<'p>(alternative: &Alternative<'p>) -> Vec<Verified<'p>> {
 }
 
 /// The answers of an object's first alternative to these events, one after the other.
-fn answers(file: &[u8], events: &[Event]) -> Vec<u64> {
-    let bytes = elf::object(file).unwrap_or_else(|error| panic!("{error}"));
+fn run_filter(file: &[u8], events: &[Event]) -> Vec<u64> {
+    let bytes = elf::convert_to_object(file).unwrap_or_else(|error| panic!("{error}"));
     let object = Object::decode(&bytes).expect("an object");
     let alternative = object.alternatives().next().expect("an alternative");
-    let programs = accepted(&alternative);
+    let programs = verify_programs(&alternative);
     let cells: Vec<Cell> = (0..object.cells()).map(|_| Cell::new(0)).collect();
-    let environment = Environment::new(alternative.constants(), &cells, never, never);
+    let environment =
+        Environment::new(alternative.constants(), &cells, unused_callback, unused_callback);
     let answer = |event: &Event| {
         let mut bytes = Vec::new();
         let slots: Vec<u64> =
@@ -142,16 +143,16 @@ fn answers(file: &[u8], events: &[Event]) -> Vec<u64> {
 }
 
 /// Returns the error of a filter.
-fn refused(body: &str) -> String {
-    elf::object(&filter(body)).expect_err("refused").to_string()
+fn conversion_error(body: &str) -> String {
+    elf::convert_to_object(&compile_filter(body)).expect_err("refused").to_string()
 }
 
 #[test]
 fn strings_are_constants_and_patterns() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
-    let file = filter(
+    let file = compile_filter(
         r#"TRACKWAY_FILTER(app_read, frame)
         {
             return trackway_string_matches(frame, frame->path,
@@ -162,16 +163,16 @@ fn strings_are_constants_and_patterns() {
         }"#,
     );
     let events = ["/etc/a*.conf", "/etc/a.conf", "/x/etc/passwd", "/0123456789/etc/passwd", ""];
-    assert_eq!(answers(&file, &events.map(|path| event(path, 0, 0))), [1, 0, 1, 0, 1]);
+    assert_eq!(run_filter(&file, &events.map(|path| new_event(path, 0, 0))), [1, 0, 1, 0, 1]);
 }
 
 #[test]
 fn functions_are_called_and_given_to_any() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     // Out of the order in which they are called, and called from several places.
-    let file = filter(
+    let file = compile_filter(
         r#"TRACKWAY_FUNCTION trackway_signed third(const struct app_read *frame, int x)
         {
             trackway_unsigned hash = trackway_string_hash(frame, frame->path);
@@ -199,18 +200,18 @@ fn functions_are_called_and_given_to_any() {
         });
         (fnv & 1) as i64
     };
-    let mut events = [event("a", 10, 0), event("b", 20, 0), event("c", 5, 0)];
+    let mut events = [new_event("a", 10, 0), new_event("b", 20, 0), new_event("c", 5, 0)];
     events[2].ids = vec![1, 5, 9];
     let plain = |size: i64, path| (size * 3 - size * 4 + size * 5 + hash(path) + 1000) as u64;
-    assert_eq!(answers(&file, &events), [plain(10, "a"), plain(20, "b"), 100]);
+    assert_eq!(run_filter(&file, &events), [plain(10, "a"), plain(20, "b"), 100]);
 }
 
 #[test]
 fn tail_calls_go_to_later_programs() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
-    let file = filter(
+    let file = compile_filter(
         r#"TRACKWAY_FILTER(app_read, frame)
         {
             if (frame->size > 5)
@@ -224,12 +225,12 @@ fn tail_calls_go_to_later_programs() {
             return frame->flags + 20 + trackway_tail_call(frame, 1) + trackway_tail_call(frame, 3);
         }"#,
     );
-    assert_eq!(answers(&file, &[event("", 1, 1), event("", 9, 2)]), [11, 22]);
+    assert_eq!(run_filter(&file, &[new_event("", 1, 1), new_event("", 9, 2)]), [11, 22]);
 }
 
 #[test]
 fn many_predicates_and_doubles() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     let source = r#"TRACKWAY_FILTER(app_read, frame)
@@ -247,27 +248,27 @@ fn many_predicates_and_doubles() {
         let bits = f & 1 != 0 && f & 4 == 0 && f != 33 && f != 77 && f >> 8 < 3 && f % 10 != 9;
         u64::from(numbers && bits && event.vtid == 7 && event.ratio < 0.5)
     };
-    let file = filter(source);
+    let file = compile_filter(source);
     let mut events = Vec::new();
     for size in [-101, -1, 0, 1, 5, 9, 10, 14, 22, 23, 99, 100] {
         for flags in [0, 1, 3, 5, 33, 19, 77, 0x101, 0x301] {
-            events.push(event("", size, flags));
-            events.push(Event { ratio: 0.5, ..event("", size, flags) });
-            events.push(Event { vtid: 8, ..event("", size, flags) });
+            events.push(new_event("", size, flags));
+            events.push(Event { ratio: 0.5, ..new_event("", size, flags) });
+            events.push(Event { vtid: 8, ..new_event("", size, flags) });
         }
     }
     let expected: Vec<u64> = events.iter().map(expected).collect();
     assert!(expected.contains(&0) && expected.contains(&1));
-    assert_eq!(answers(&file, &events), expected);
+    assert_eq!(run_filter(&file, &events), expected);
 }
 
 /// The code that clang makes of this has jumps backward, though nothing loops.
 #[test]
 fn paths_that_end_in_the_same_are_no_loops() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
-    let file = filter(
+    let file = compile_filter(
         "TRACKWAY_FUNCTION trackway_unsigned is_odd(const struct app_read *read, trackway_signed s)
         {
             return s != 3 && s != 7 && s != 22 && s != 35 && s != 36 && s != 41 && s != 43 &&
@@ -277,38 +278,38 @@ fn paths_that_end_in_the_same_are_no_loops() {
     );
     let excluded = [3, 7, 22, 35, 36, 41, 43, 60, 71, 80, 93];
     let events: Vec<Event> =
-        (-5..100).flat_map(|size| [39, 40].map(|flags| event("", size, flags))).collect();
+        (-5..100).flat_map(|size| [39, 40].map(|flags| new_event("", size, flags))).collect();
     let expected = |event: &Event| {
         u64::from(!excluded.contains(&event.size) && event.size & 1 != 0 && event.flags < 40)
     };
     let expected: Vec<u64> = events.iter().map(expected).collect();
-    assert_eq!(answers(&file, &events), expected);
+    assert_eq!(run_filter(&file, &events), expected);
 }
 
 #[test]
 fn state_is_in_as_many_cells_as_are_named() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
-    let file = filter(
+    let file = compile_filter(
         "TRACKWAY_FILTER(app_read, frame) {
             return trackway_count(frame, 2) % 2 == 0 &&
                 trackway_changed(frame, 0, (trackway_unsigned)frame->size);
         }",
     );
-    let object = elf::filters(&file).expect("filters").object;
+    let object = elf::read_filters(&file).expect("filters").object;
     assert_eq!(object.cells, 3);
-    let events = [1, 1, 1, 1, 2, 3, 3].map(|size| event("", size, 0));
-    assert_eq!(answers(&file, &events), [1, 0, 0, 0, 1, 0, 1]);
+    let events = [1, 1, 1, 1, 2, 3, 3].map(|size| new_event("", size, 0));
+    assert_eq!(run_filter(&file, &events), [1, 0, 0, 0, 1, 0, 1]);
 }
 
 #[test]
 fn events_need_what_is_read_and_no_more() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     let needs = |body: &str| {
-        let object = elf::filters(&filter(body)).expect("filters").object;
+        let object = elf::read_filters(&compile_filter(body)).expect("filters").object;
         let needs = object.alternatives[0].needs.iter();
         needs.map(|need| need.path.clone()).collect::<Vec<_>>().join(" ")
     };
@@ -325,10 +326,10 @@ fn events_need_what_is_read_and_no_more() {
 
 #[test]
 fn filters_of_one_file_are_alternatives() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
-    let file = filter(
+    let file = compile_filter(
         r#"struct other { trackway_unsigned a; trackway_string b; };
         #define TRACKWAY_NEEDS_other "unsigned a\n" "string pos.b\n"
         TRACKWAY_FUNCTION trackway_unsigned shared(const void *frame, trackway_string text)
@@ -338,17 +339,17 @@ fn filters_of_one_file_are_alternatives() {
         TRACKWAY_FILTER(app_read, frame) { return shared(frame, frame->path); }
         TRACKWAY_FILTER(other, frame) { return shared(frame, frame->b) && frame->a; }"#,
     );
-    let filters = elf::filters(&file).expect("filters");
+    let filters = elf::read_filters(&file).expect("filters");
     assert_eq!(filters.names, ["app_read", "other"]);
     let needs: Vec<_> = filters.object.alternatives.iter().map(|a| a.needs.len()).collect();
     assert_eq!(needs, [1, 2]);
-    assert_eq!(answers(&file, &[event("yxz", 0, 0), event("yz", 0, 0)]), [1, 0]);
+    assert_eq!(run_filter(&file, &[new_event("yxz", 0, 0), new_event("yz", 0, 0)]), [1, 0]);
 }
 
 // Longer than 70 lines: a table.
 #[test]
 fn what_is_refused_is_said_with_its_place() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     for (body, expected) in [
@@ -421,7 +422,7 @@ fn what_is_refused_is_said_with_its_place() {
             ["section .rodata has addresses in it", "", ""],
         ),
     ] {
-        let told = refused(body);
+        let told = conversion_error(body);
         for part in expected {
             assert!(told.contains(part), "{part:?} is not in: {told}");
         }
@@ -430,14 +431,14 @@ fn what_is_refused_is_said_with_its_place() {
 
 #[test]
 fn lines_of_the_source_are_said_where_the_file_has_them() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     let source = format!(
         "{FRAME}TRACKWAY_FILTER(app_read, frame) {{\n    return *(&frame->size + 9);\n}}\n"
     );
     let line = source.lines().position(|line| line.contains("+ 9")).expect("a line") + 1;
-    let error = elf::object(&compiled(&source, &["-g"])).expect_err("refused");
+    let error = elf::convert_to_object(&compile_c(&source, &["-g"])).expect_err("refused");
     let place = error.place.expect("a place");
     let source = place.source.expect("a line");
     assert_eq!(source, format!("filter.c:{line}: return *(&frame->size + 9);"));
@@ -469,11 +470,11 @@ fn the_header_is_c_for_every_compiler() {
         ("clang", &["-O2", "-target", "bpf"]),
     ];
     for (compiler, flags) in ways {
-        if !has(compiler) {
+        if !has_program(compiler) {
             continue;
         }
         let mut command = Command::new(compiler);
-        command.args(STRICT).args(flags).arg("-I").arg(include());
+        command.args(STRICT).args(flags).arg("-I").arg(include_folder());
         let output = command.arg("-c").arg(&path).arg("-o").arg(folder.join("filter.o")).output();
         let output = output.expect("it runs");
         let messages = String::from_utf8_lossy(&output.stderr);
@@ -485,7 +486,7 @@ fn the_header_is_c_for_every_compiler() {
 /// reads was replaced by another.
 #[test]
 fn traced_programs_can_fill_its_frames() {
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     let mut buffer = [0; 256];
@@ -495,10 +496,10 @@ fn traced_programs_can_fill_its_frames() {
         ("path", Shape::Str, None),
         ("flags", Shape::Scalar, Some(Scalar::U16)),
     ] {
-        encoder.field(name.as_bytes(), shape, scalar, 0, 0).expect("room");
+        encoder.add_field(name.as_bytes(), shape, scalar, 0, 0).expect("room");
     }
     let fields = FieldViews::new(encoder.finish()).expect("a description");
-    let file = filter(
+    let file = compile_filter(
         "TRACKWAY_FUNCTION trackway_unsigned is_nine(const void *frame, trackway_unsigned id)
         {
             (void)frame;
@@ -511,16 +512,17 @@ fn traced_programs_can_fill_its_frames() {
                 trackway_any(frame, frame->ids, TRACKWAY_ELEMENT_U32, is_nine);
         }",
     );
-    let bytes = elf::object(&file).unwrap_or_else(|error| panic!("{error}"));
+    let bytes = elf::convert_to_object(&file).unwrap_or_else(|error| panic!("{error}"));
     let object = Object::decode(&bytes).expect("an object");
     let alternative = object.alternatives().next().expect("an alternative");
     let needs: Vec<_> = alternative.needs().map(|need| need.path).collect();
     assert_eq!(needs, ["path", "flags", "flags", "ids"], "size is not read");
     let wanted =
-        alternative.needs().map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
+        alternative.needs().map(|need| WantedValue { path: need.path.as_bytes(), kind: need.kind });
     let framer = Framer::new(&fields, wanted).expect("it has all that is read");
-    let programs = accepted(&alternative);
-    let environment = Environment::new(alternative.constants(), &[], never, never);
+    let programs = verify_programs(&alternative);
+    let environment =
+        Environment::new(alternative.constants(), &[], unused_callback, unused_callback);
     let contexts = Contexts::NONE.with(VPID, 1).with(VTID, 1);
     for (ids, path, flags, expected) in [
         (&[1, 9][..], "ab", 0x1234_u16, 1),
@@ -582,7 +584,7 @@ fn headers_of_strange_events_are_c() {
         layout("linux", many),
         Layout { event: "empty".into(), ..Layout::default() },
     ];
-    let header = header(&layouts);
+    let header = generate_header(&layouts);
     for part in [
         "    trackway_signed int_; /* int */\n",
         "    trackway_string a_b_2; /* a-b */\n",
@@ -612,31 +614,31 @@ fn headers_of_strange_events_are_c() {
     let path = folder.join("filter.c");
     std::fs::write(&path, format!("#include \"events.h\"\n{filters}")).expect("written");
     for (compiler, flags) in [("gcc", &["-O2"][..]), ("clang", &["-O2", "-target", "bpf"])] {
-        if !has(compiler) {
+        if !has_program(compiler) {
             continue;
         }
         let mut command = Command::new(compiler);
-        command.args(STRICT).args(flags).arg("-I").arg(include());
+        command.args(STRICT).args(flags).arg("-I").arg(include_folder());
         let output = command.arg("-c").arg(&path).arg("-o").arg(folder.join("filter.o")).output();
         let output = output.expect("it runs");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{compiler}: {messages}\n{header}");
     }
-    if !has("clang") {
+    if !has_program("clang") {
         return;
     }
     let file = std::fs::read(folder.join("filter.o")).expect("an object");
-    let error = elf::object(&file).expect_err("the empty event has no slot").to_string();
+    let error = elf::convert_to_object(&file).expect_err("the empty event has no slot").to_string();
     assert!(error.contains("trackway/empty") && error.contains("0 slots"), "{error}");
 }
 
 #[test]
 fn what_is_no_such_file_is_refused() {
     for bytes in [&b""[..], b"\x7fELF", b"int main(void);", &[0xff; 200]] {
-        let error = elf::object(bytes).expect_err("refused").to_string();
+        let error = elf::convert_to_object(bytes).expect_err("refused").to_string();
         assert!(error.contains("no object file for BPF"), "{error}");
     }
     let long = vec![0; elf::FILE_BYTES_MAX + 1];
-    let error = elf::object(&long).expect_err("refused").to_string();
+    let error = elf::convert_to_object(&long).expect_err("refused").to_string();
     assert!(error.contains("longer than"), "{error}");
 }

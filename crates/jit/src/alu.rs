@@ -5,28 +5,28 @@ use crate::insn::{Insn, alu, class, jump, source};
 
 /// Returns the new value of the destination register. `None`: the instruction is of no ALU class.
 #[inline(always)]
-pub(crate) fn arithmetic(insn: Insn, dst: u64, src: u64) -> Option<u64> {
+pub(crate) fn compute_alu(insn: Insn, dst: u64, src: u64) -> Option<u64> {
     let is_64 = insn.class() == class::ALU64;
     match insn.op & 0xf0 {
-        alu::END => swap(insn, dst),
+        alu::END => swap_byte_order(insn, dst),
         alu::MOV if insn.offset != 0 => {
-            let value = extend(src, insn.offset.unsigned_abs().into());
+            let value = sign_extend(src, insn.offset.unsigned_abs().into());
             Some(if is_64 { value } else { u64::from(value as u32) })
         }
-        _ if is_64 => wide(insn.op & 0xf0, insn.offset != 0, dst, src),
-        _ => narrow(insn.op & 0xf0, insn.offset != 0, dst as u32, src as u32).map(u64::from),
+        _ if is_64 => compute_64_bit(insn.op & 0xf0, insn.offset != 0, dst, src),
+        _ => compute_32(insn.op & 0xf0, insn.offset != 0, dst as u32, src as u32).map(u64::from),
     }
 }
 
 /// Sign-extends the lowest `bits` (1 to 64) of a number.
 #[inline(always)]
-pub(crate) fn extend(value: u64, bits: u32) -> u64 {
+pub(crate) fn sign_extend(value: u64, bits: u32) -> u64 {
     let unused = 64_u32.saturating_sub(bits);
     (value.wrapping_shl(unused) as i64).wrapping_shr(unused) as u64
 }
 
 #[inline(always)]
-fn swap(insn: Insn, value: u64) -> Option<u64> {
+fn swap_byte_order(insn: Insn, value: u64) -> Option<u64> {
     let is_swapped = insn.class() == class::ALU64 || insn.op & source::X != 0;
     Some(match (insn.immediate, is_swapped) {
         (16, false) => u64::from(value as u16),
@@ -40,7 +40,7 @@ fn swap(insn: Insn, value: u64) -> Option<u64> {
 }
 
 #[inline(always)]
-fn wide(operation: u8, is_signed: bool, a: u64, b: u64) -> Option<u64> {
+fn compute_64_bit(operation: u8, is_signed: bool, a: u64, b: u64) -> Option<u64> {
     let shift = b as u32 % 64;
     Some(match operation {
         alu::ADD => a.wrapping_add(b),
@@ -65,7 +65,7 @@ fn wide(operation: u8, is_signed: bool, a: u64, b: u64) -> Option<u64> {
 }
 
 #[inline(always)]
-fn narrow(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
+fn compute_32(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
     let shift = b % 32;
     Some(match operation {
         alu::ADD => a.wrapping_add(b),
@@ -91,10 +91,10 @@ fn narrow(operation: u8, is_signed: bool, a: u32, b: u32) -> Option<u32> {
 
 /// Returns true if a jump of class JMP or JMP32 is taken; `None`: it is none.
 #[inline(always)]
-pub(crate) fn is_taken(insn: Insn, dst: u64, src: u64) -> Option<bool> {
+pub(crate) fn is_jump_taken(insn: Insn, dst: u64, src: u64) -> Option<bool> {
     let (a, b) = if insn.class() == class::JMP32 {
         // Sign extension keeps the order of 32-bit numbers, signed or not.
-        (extend(dst, 32), extend(src, 32))
+        (sign_extend(dst, 32), sign_extend(src, 32))
     } else {
         (dst, src)
     };

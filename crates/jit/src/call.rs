@@ -20,11 +20,15 @@
 /// Calls a program, or a function of it, with two arguments; its answer.
 ///
 /// # Safety
-/// `code` is what [`crate::x86::emit`] has made, or the address of a function in it, and takes
-/// these arguments.
+/// `code` is what [`crate::x86::emit_program`] has made, or the address of a function in it, and
+/// takes these arguments.
 #[cfg(all(target_arch = "x86_64", unix))]
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn program(slots: *const u64, element: u64, code: *const ()) -> u64 {
+pub(crate) unsafe extern "C" fn call_program(
+    slots: *const u64,
+    element: u64,
+    code: *const (),
+) -> u64 {
     core::arch::naked_asm!(
         ".cfi_startproc",
         "push rbp",
@@ -55,7 +59,11 @@ pub(crate) unsafe extern "C" fn program(slots: *const u64, element: u64, code: *
 /// # Safety
 /// As above; it is never called.
 #[cfg(not(all(target_arch = "x86_64", unix)))]
-pub(crate) unsafe extern "C" fn program(slots: *const u64, element: u64, code: *const ()) -> u64 {
+pub(crate) unsafe extern "C" fn call_program(
+    slots: *const u64,
+    element: u64,
+    code: *const (),
+) -> u64 {
     type Code = unsafe extern "C" fn(*const u64, u64) -> u64;
     // SAFETY: by contract.
     unsafe { core::mem::transmute::<*const (), Code>(code)(slots, element) }

@@ -67,7 +67,7 @@ impl<'a> Environment<'a> {
     /// between them; `None` where a program has none.
     ///
     /// # Safety
-    /// Each must be what [`crate::x86::emit`] made of that program, in memory that can be
+    /// Each must be what [`crate::x86::emit_program`] made of that program, in memory that can be
     /// executed, and stay there as long as a program runs in this environment. All must have been
     /// verified for no more slots than the frames have.
     pub const unsafe fn with_entries(self, entries: &'a [Option<Entry>]) -> Self {
@@ -178,8 +178,8 @@ impl<'a> Frame<'a> {
     /// slots than are filled is 0.
     ///
     /// # Safety
-    /// `entry` must be what [`crate::x86::emit`] made of a program verified for `slots` slots, in
-    /// memory that can be executed.
+    /// `entry` must be what [`crate::x86::emit_program`] made of a program verified for `slots`
+    /// slots, in memory that can be executed.
     pub unsafe fn run(&self, entry: Entry, slots: usize) -> u64 {
         if slots > self.filled {
             return 0;
@@ -199,7 +199,7 @@ impl<'a> Frame<'a> {
             return 0;
         }
         // SAFETY: as there.
-        unsafe { crate::call::program(self.as_slots(), 0, entry as *const ()) }
+        unsafe { crate::call::call_program(self.as_slots(), 0, entry as *const ()) }
     }
 
     /// Returns register 1 of machine code. The pointer comes from the whole frame, so that helpers

@@ -11,6 +11,7 @@ use trackway_schema::{FIELDS_MAX, FieldView, FieldViews, Scalar, Shape};
 
 use crate::frame::Frame;
 use crate::helper::Word;
+pub use crate::scalar::scalar_at;
 use crate::{Kind, SLOTS_MAX};
 
 /// Longest distance of a value from an anchor, in bytes: no payload is longer.
@@ -20,7 +21,7 @@ const COUNT_BYTES: usize = 4;
 
 /// A filter's need: a path, and the kind that the filter expects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted<'a> {
+pub struct WantedValue<'a> {
     /// A field's name, with `[INDEX]` behind it for an element; or `$ctx.` and a context's name.
     pub path: &'a [u8],
     /// The expected kind.
@@ -30,7 +31,7 @@ pub struct Wanted<'a> {
 /// An application's context in a process: where its value is put, for a filter that asks for it,
 /// before the frame is filled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Application {
+pub struct ApplicationContext {
     /// Kind of the value.
     pub kind: Kind,
     /// Distance of the value before the payload, in bytes: eight bytes of a number, or a string
@@ -92,7 +93,7 @@ impl Contexts {
 
 /// The method for passing over the field before an anchor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Pass {
+enum SkipMethod {
     /// Up to and with a NUL.
     Str,
     /// A count, and so many times this many bytes.
@@ -101,10 +102,10 @@ enum Pass {
 
 /// The way from one anchor to the next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Leg {
+pub struct AnchorStep {
     /// From the anchor to the field, in bytes.
     distance: u16,
-    pass: Pass,
+    pass: SkipMethod,
 }
 
 /// The source of a slot's value.
@@ -130,7 +131,7 @@ enum Value {
 
 /// The place of a need's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Take {
+pub struct ValuePlace {
     value: Value,
     /// The event's field that has it; 0 for a context.
     field: u8,
@@ -162,7 +163,7 @@ pub enum Source {
     Context(u64),
 }
 
-impl Take {
+impl ValuePlace {
     /// Returns the index of the event's field, and the value that the need takes of it.
     #[inline]
     pub fn source(&self, contexts: &Contexts) -> (usize, Source) {
@@ -193,23 +194,23 @@ impl Take {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FramerView<'a> {
     /// The way past what has no fixed size.
-    pub legs: &'a [Leg],
+    pub legs: &'a [AnchorStep],
     /// Sources of the slots' values.
-    pub takes: &'a [Take],
+    pub takes: &'a [ValuePlace],
 }
 
 /// A slot that machine code ([`crate::x86::emit_fill`]) does not fill, with its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Rest {
+pub struct RemainingSlot {
     slot: u8,
-    take: Take,
+    take: ValuePlace,
 }
 
 /// A framer, made of an event's description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framer {
-    legs: [Leg; FIELDS_MAX],
-    takes: [Take; SLOTS_MAX],
+    legs: [AnchorStep; FIELDS_MAX],
+    takes: [ValuePlace; SLOTS_MAX],
     /// Number of legs that are walked: those before the last anchor that a need has.
     legs_count: u8,
     takes_count: u8,
@@ -223,17 +224,18 @@ impl Framer {
     /// If the event is not one for the filter.
     pub fn new<'a>(
         fields: &FieldViews<'_>,
-        needs: impl Iterator<Item = Wanted<'a>>,
+        needs: impl Iterator<Item = WantedValue<'a>>,
     ) -> Result<Self, Mismatch> {
         let mut framer = Self::EMPTY;
-        framer.make(fields, needs)?;
+        framer.build_in_place(fields, needs)?;
         Ok(framer)
     }
 
     /// The framer of an event and a filter without needs.
     pub const EMPTY: Self = Self {
-        legs: [Leg { distance: 0, pass: Pass::Str }; FIELDS_MAX],
-        takes: [Take { value: Value::Str, field: 0, anchor: 0, distance: 0, within: 0 }; SLOTS_MAX],
+        legs: [AnchorStep { distance: 0, pass: SkipMethod::Str }; FIELDS_MAX],
+        takes: [ValuePlace { value: Value::Str, field: 0, anchor: 0, distance: 0, within: 0 };
+            SLOTS_MAX],
         legs_count: 0,
         takes_count: 0,
     };
@@ -244,24 +246,24 @@ impl Framer {
     /// # Errors
     ///
     /// As [`Self::new`]; then it is one of no use.
-    pub fn make<'a>(
+    pub fn build_in_place<'a>(
         &mut self,
         fields: &FieldViews<'_>,
-        needs: impl Iterator<Item = Wanted<'a>>,
+        needs: impl Iterator<Item = WantedValue<'a>>,
     ) -> Result<(), Mismatch> {
-        self.make_with(fields, needs, |_| None)
+        self.build_in_place_with(fields, needs, |_| None)
     }
 
     /// The same in a process that has these contexts of applications, by name (`provider:name`).
     ///
     /// # Errors
     ///
-    /// As [`Self::make`].
-    pub fn make_with<'a>(
+    /// As [`Self::build_in_place`].
+    pub fn build_in_place_with<'a>(
         &mut self,
         fields: &FieldViews<'_>,
-        needs: impl Iterator<Item = Wanted<'a>>,
-        mut application: impl FnMut(&[u8]) -> Option<Application>,
+        needs: impl Iterator<Item = WantedValue<'a>>,
+        mut application: impl FnMut(&[u8]) -> Option<ApplicationContext>,
     ) -> Result<(), Mismatch> {
         (self.legs_count, self.takes_count) = (0, 0);
         let mut other = None;
@@ -270,7 +272,7 @@ impl Framer {
                 Some(name) => application(name)
                     .ok_or(Mismatch::Lacks(number))
                     .and_then(|found| app_value(found, need.kind, number)),
-                None => self.find(fields, need, number),
+                None => self.find_need(fields, need, number),
             };
             let take = match taken {
                 // Perhaps it lacks another: that says more.
@@ -293,12 +295,12 @@ impl Framer {
     }
 
     /// Finds a need, and notes the legs on the way there.
-    fn find(
+    fn find_need(
         &mut self,
         fields: &FieldViews<'_>,
-        need: Wanted<'_>,
+        need: WantedValue<'_>,
         number: usize,
-    ) -> Result<Take, Mismatch> {
+    ) -> Result<ValuePlace, Mismatch> {
         if let Some(context) = need.path.strip_prefix(b"$ctx.") {
             return context_value(context, need.kind, number);
         }
@@ -309,14 +311,15 @@ impl Framer {
         for field in fields.by_ref() {
             if field.name == name {
                 let (value, offset) = value_of(&field, index, need.kind, number)?;
-                let (distance, within) = (near(distance + offset)?, near(offset)?);
-                return Ok(Take { value, field: which, anchor, distance, within });
+                let (distance, within) =
+                    (checked_distance(distance + offset)?, checked_distance(offset)?);
+                return Ok(ValuePlace { value, field: which, anchor, distance, within });
             }
             which = which.saturating_add(1);
             match size_of_field(&field) {
                 Ok(size) => distance += size,
                 Err(pass) => {
-                    let leg = Leg { distance: near(distance)?, pass };
+                    let leg = AnchorStep { distance: checked_distance(distance)?, pass };
                     *self.legs.get_mut(usize::from(anchor)).ok_or(Mismatch::Description)? = leg;
                     (anchor, distance) = (anchor + 1, 0);
                 }
@@ -361,15 +364,15 @@ impl FramerView<'_> {
     }
 
     /// Returns the slots that machine code does not fill.
-    pub fn rest(&self) -> impl Iterator<Item = Rest> {
+    pub fn rest(&self) -> impl Iterator<Item = RemainingSlot> {
         let rest = self.takes.iter().zip(0..).filter(|(take, _)| take.coded().is_none());
-        rest.map(|(&take, slot)| Rest { slot, take })
+        rest.map(|(&take, slot)| RemainingSlot { slot, take })
     }
 
     /// Sets the slots of a frame that machine code leaves, as [`Self::fill`] fills them.
     pub fn fill_rest(
-        legs: &[Leg],
-        rest: &[Rest],
+        legs: &[AnchorStep],
+        rest: &[RemainingSlot],
         frame: &mut Frame<'_>,
         begin: usize,
         contexts: &Contexts,
@@ -378,7 +381,7 @@ impl FramerView<'_> {
         let Some(anchors) = (FramerView { legs, takes: &[] }).anchors(bytes, begin) else {
             return false;
         };
-        rest.iter().all(|Rest { slot, take }| {
+        rest.iter().all(|RemainingSlot { slot, take }| {
             let at = anchors[usize::from(take.anchor)] as usize + usize::from(take.distance);
             let value = value_at(bytes, at, take.value, contexts);
             value.is_some_and(|value| frame.set((*slot).into(), value))
@@ -424,12 +427,12 @@ impl FramerView<'_> {
     }
 }
 
-fn near(distance: usize) -> Result<u16, Mismatch> {
+fn checked_distance(distance: usize) -> Result<u16, Mismatch> {
     if distance > DISTANCE_MAX { Err(Mismatch::Description) } else { Ok(distance as u16) }
 }
 
 /// A context's value: where it is does not depend on the event.
-fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Mismatch> {
+fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<ValuePlace, Mismatch> {
     let found = TABLE.iter().position(|known| known.name.as_bytes() == context);
     let index = found.ok_or(Mismatch::Lacks(number))?;
     let is = match TABLE[index].of {
@@ -442,11 +445,15 @@ fn context_value(context: &[u8], kind: Kind, number: usize) -> Result<Take, Mism
         return Err(Mismatch::IsOther(number));
     }
     let value = Value::Context(index as u8);
-    Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
+    Ok(ValuePlace { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
 /// The same of an application's context.
-const fn app_value(found: Application, kind: Kind, number: usize) -> Result<Take, Mismatch> {
+const fn app_value(
+    found: ApplicationContext,
+    kind: Kind,
+    number: usize,
+) -> Result<ValuePlace, Mismatch> {
     if kind as u8 != found.kind as u8 {
         return Err(Mismatch::IsOther(number));
     }
@@ -454,7 +461,7 @@ const fn app_value(found: Application, kind: Kind, number: usize) -> Result<Take
         Kind::String => Value::StrBeforePayload(found.before),
         _ => Value::BeforePayload(found.before),
     };
-    Ok(Take { value, field: 0, anchor: 0, distance: 0, within: 0 })
+    Ok(ValuePlace { value, field: 0, anchor: 0, distance: 0, within: 0 })
 }
 
 /// A path's name and index: `ids[3]`.
@@ -475,22 +482,26 @@ fn value_of(
 ) -> Result<(Value, usize), Mismatch> {
     let scalar = field.scalar.ok_or(Mismatch::IsOther(number));
     let (value, is, offset) = match (field.shape, index) {
-        (Shape::Scalar | Shape::Enumeration, None) => (Value::Scalar(scalar?), kind_of(scalar?), 0),
+        (Shape::Scalar | Shape::Enumeration, None) => {
+            (Value::Scalar(scalar?), kind_of_scalar(scalar?), 0)
+        }
         (Shape::Str, None) => (Value::Str, Kind::String, 0),
         (Shape::Text, None) => (Value::Text, Kind::String, 0),
         (Shape::Sequence, None) => (Value::Sequence(scalar?), Kind::Sequence, 0),
         (Shape::Array, None) => (Value::Array(scalar?, field.length), Kind::Sequence, 0),
         (Shape::Array, Some(index)) if index < field.length => {
             let offset = usize::from(index) * scalar?.size_bytes();
-            (Value::Scalar(scalar?), kind_of(scalar?), offset)
+            (Value::Scalar(scalar?), kind_of_scalar(scalar?), offset)
         }
-        (Shape::Sequence, Some(index)) => (Value::Element(scalar?, index), kind_of(scalar?), 0),
+        (Shape::Sequence, Some(index)) => {
+            (Value::Element(scalar?, index), kind_of_scalar(scalar?), 0)
+        }
         _ => return Err(Mismatch::IsOther(number)),
     };
     if is == kind { Ok((value, offset)) } else { Err(Mismatch::IsOther(number)) }
 }
 
-const fn kind_of(scalar: Scalar) -> Kind {
+const fn kind_of_scalar(scalar: Scalar) -> Kind {
     match scalar {
         _ if scalar.is_float() => Kind::Float,
         _ if scalar.is_signed() => Kind::Signed,
@@ -499,23 +510,23 @@ const fn kind_of(scalar: Scalar) -> Kind {
 }
 
 /// A field's size in bytes, or how it is passed over.
-fn size_of_field(field: &FieldView<'_>) -> Result<usize, Pass> {
+fn size_of_field(field: &FieldView<'_>) -> Result<usize, SkipMethod> {
     let scalar_bytes = field.scalar.map_or(1, Scalar::size_bytes);
     match field.shape {
         Shape::Scalar | Shape::Enumeration => Ok(scalar_bytes),
         Shape::Array => Ok(scalar_bytes * usize::from(field.length)),
-        Shape::Str => Err(Pass::Str),
-        Shape::Text => Err(Pass::Counted(1)),
-        Shape::Sequence => Err(Pass::Counted(scalar_bytes as u8)),
+        Shape::Str => Err(SkipMethod::Str),
+        Shape::Text => Err(SkipMethod::Counted(1)),
+        Shape::Sequence => Err(SkipMethod::Counted(scalar_bytes as u8)),
     }
 }
 
 /// Returns the end of the field at `at`.
 #[inline]
-fn field_end(bytes: &[u8], at: usize, pass: Pass) -> Option<usize> {
+fn field_end(bytes: &[u8], at: usize, pass: SkipMethod) -> Option<usize> {
     match pass {
-        Pass::Str => Some(at + length_of_str(bytes, at)? + 1),
-        Pass::Counted(size) => {
+        SkipMethod::Str => Some(at + length_of_str(bytes, at)? + 1),
+        SkipMethod::Counted(size) => {
             let count = count_at(bytes, at)? as usize;
             let end = count.checked_mul(usize::from(size))?.checked_add(at + COUNT_BYTES)?;
             (end <= bytes.len()).then_some(end)
@@ -574,27 +585,4 @@ fn value_at(bytes: &[u8], at: usize, value: Value, contexts: &Contexts) -> Optio
             word(at, length_of_str(bytes, at)?)
         }
     }
-}
-
-/// The value of the scalar at `at`, as a slot has it; `None`: there are not as many bytes.
-#[inline]
-pub fn scalar_at(bytes: &[u8], at: usize, scalar: Scalar) -> Option<u64> {
-    let signed = |value: i64| Some(value.cast_unsigned());
-    match scalar {
-        Scalar::I8 => signed(i8::from_le_bytes(array_at(bytes, at)?).into()),
-        Scalar::I16 => signed(i16::from_le_bytes(array_at(bytes, at)?).into()),
-        Scalar::I32 => signed(i32::from_le_bytes(array_at(bytes, at)?).into()),
-        Scalar::U8 | Scalar::X8 => Some(u8::from_le_bytes(array_at(bytes, at)?).into()),
-        Scalar::Bool => Some(u64::from(u8::from_le_bytes(array_at(bytes, at)?) != 0)),
-        Scalar::U16 | Scalar::X16 => Some(u16::from_le_bytes(array_at(bytes, at)?).into()),
-        Scalar::U32 | Scalar::X32 => Some(u32::from_le_bytes(array_at(bytes, at)?).into()),
-        Scalar::I64 | Scalar::U64 | Scalar::X64 | Scalar::F64 => {
-            Some(u64::from_le_bytes(array_at(bytes, at)?))
-        }
-        Scalar::F32 => Some(f64::from(f32::from_le_bytes(array_at(bytes, at)?)).to_bits()),
-    }
-}
-
-fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
-    bytes.get(at..at.checked_add(N)?)?.try_into().ok()
 }

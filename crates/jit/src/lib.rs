@@ -21,6 +21,7 @@ pub mod listing;
 pub mod meaning;
 pub mod object;
 pub mod program;
+mod scalar;
 pub mod scan;
 pub mod verify;
 pub mod x86;

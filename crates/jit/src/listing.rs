@@ -46,18 +46,18 @@ impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let insn = self.insn;
         match insn.class() {
-            class::LD if insn.op == LDDW => self.wide(f),
-            class::LDX => load(f, insn),
-            class::ST | class::STX => store(f, insn),
-            class::ALU | class::ALU64 => arithmetic(f, insn),
-            class::JMP | class::JMP32 => jumps(f, insn),
-            _ => unknown(f, insn),
+            class::LD if insn.op == LDDW => self.write_wide_load(f),
+            class::LDX => write_load(f, insn),
+            class::ST | class::STX => write_store(f, insn),
+            class::ALU | class::ALU64 => write_arithmetic(f, insn),
+            class::JMP | class::JMP32 => write_jump(f, insn),
+            _ => write_unknown(f, insn),
         }
     }
 }
 
 impl Line {
-    fn wide(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn write_wide_load(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Insn { dst, src, immediate, .. } = self.insn;
         match src {
             0 => {
@@ -65,7 +65,7 @@ impl Line {
                 write!(f, "r{dst} = {:#x} ll", high | u64::from(immediate as u32))
             }
             LDDW_FUNCTION => write!(f, "r{dst} = function pc{immediate:+}"),
-            _ => unknown(f, self.insn),
+            _ => write_unknown(f, self.insn),
         }
     }
 }
@@ -92,14 +92,19 @@ impl fmt::Display for Operand {
     }
 }
 
-fn unknown(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
+fn write_unknown(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     f.write_str("unknown")?;
     let bytes: [u8; INSN_BYTES] = insn.encode();
     bytes.iter().try_for_each(|byte| write!(f, " {byte:02x}"))
 }
 
 /// Writes the memory operand of a load or a store: type, register and offset.
-fn memory(f: &mut fmt::Formatter<'_>, insn: Insn, sign: char, base: u8) -> fmt::Result {
+fn write_memory_operand(
+    f: &mut fmt::Formatter<'_>,
+    insn: Insn,
+    sign: char,
+    base: u8,
+) -> fmt::Result {
     let bits = match insn.op & size::DW {
         size::B => 8,
         size::H => 16,
@@ -110,28 +115,28 @@ fn memory(f: &mut fmt::Formatter<'_>, insn: Insn, sign: char, base: u8) -> fmt::
     write!(f, "*({sign}{bits} *)(r{base} {operator} {offset})")
 }
 
-fn load(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
+fn write_load(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     let sign = match insn.op & 0xe0 {
         mode::MEM => 'u',
         mode::MEMSX => 's',
-        _ => return unknown(f, insn),
+        _ => return write_unknown(f, insn),
     };
     write!(f, "r{} = ", insn.dst)?;
-    memory(f, insn, sign, insn.src)
+    write_memory_operand(f, insn, sign, insn.src)
 }
 
-fn store(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
+fn write_store(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     if insn.op & 0xe0 != mode::MEM {
-        return unknown(f, insn);
+        return write_unknown(f, insn);
     }
-    memory(f, insn, 'u', insn.dst)?;
+    write_memory_operand(f, insn, 'u', insn.dst)?;
     match insn.class() {
         class::ST => write!(f, " = {}", insn.immediate),
         _ => write!(f, " = r{}", insn.src),
     }
 }
 
-fn arithmetic(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
+fn write_arithmetic(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     let is_32 = insn.class() == class::ALU;
     let is_signed = insn.offset == 1;
     let operator = match insn.op & 0xf0 {
@@ -162,7 +167,7 @@ fn arithmetic(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
             let dst = insn.dst;
             return write!(f, "r{dst} = {order}{} r{dst}", insn.immediate);
         }
-        _ => return unknown(f, insn),
+        _ => return write_unknown(f, insn),
     };
     write!(f, "{} {operator} ", Register(insn.dst, is_32))?;
     if insn.op & 0xf0 == alu::MOV && insn.offset != 0 {
@@ -171,7 +176,7 @@ fn arithmetic(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     write!(f, "{}", Operand(insn, is_32))
 }
 
-fn jumps(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
+fn write_jump(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     let is_32 = insn.class() == class::JMP32;
     let operator = match insn.op & 0xf0 {
         jump::JA if is_32 => return write!(f, "gotol {:+}", insn.immediate),
@@ -188,19 +193,19 @@ fn jumps(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
         jump::JSLT => "s<",
         jump::JSLE => "s<=",
         _ if insn.op == EXIT => return f.write_str("exit"),
-        _ if insn.op == CALL => return calls(f, insn),
-        _ => return unknown(f, insn),
+        _ if insn.op == CALL => return write_call(f, insn),
+        _ => return write_unknown(f, insn),
     };
     let (dst, operand) = (Register(insn.dst, is_32), Operand(insn, is_32));
     write!(f, "if {dst} {operator} {operand} goto {:+}", insn.offset)
 }
 
-fn calls(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
+fn write_call(f: &mut fmt::Formatter<'_>, insn: Insn) -> fmt::Result {
     match (insn.src, Helper::from_number(insn.immediate)) {
         (call::HELPER, Some(helper)) => write!(f, "call {}", helper.name()),
         (call::HELPER, None) => write!(f, "call {}", insn.immediate),
         (call::FUNCTION, _) => write!(f, "call pc{:+}", insn.immediate),
-        _ => unknown(f, insn),
+        _ => write_unknown(f, insn),
     }
 }
 
@@ -212,7 +217,7 @@ mod tests {
 
     use super::*;
 
-    fn shown(op: u8, dst: u8, src: u8, offset: i16, immediate: i32) -> std::string::String {
+    fn format_insn(op: u8, dst: u8, src: u8, offset: i16, immediate: i32) -> std::string::String {
         let insn = Insn { op, dst, src, offset, immediate };
         Line { insn, next: Insn { immediate: 1, ..Insn::default() } }.to_string()
     }
@@ -220,28 +225,28 @@ mod tests {
     #[test]
     fn instructions_are_shown_as_llvm_shows_them() {
         for (line, text) in [
-            (shown(0x79, 1, 6, 8, 0), "r1 = *(u64 *)(r6 + 8)"),
-            (shown(0x91, 1, 10, -8, 0), "r1 = *(s8 *)(r10 - 8)"),
-            (shown(0x63, 10, 1, -4, 0), "*(u32 *)(r10 - 4) = r1"),
-            (shown(0x6a, 10, 0, -2, 7), "*(u16 *)(r10 - 2) = 7"),
-            (shown(0x67, 1, 0, 0, 32), "r1 <<= 32"),
-            (shown(0xcc, 1, 2, 0, 0), "w1 s>>= w2"),
-            (shown(0x3f, 1, 2, 1, 0), "r1 s/= r2"),
-            (shown(0xbf, 1, 2, 16, 0), "r1 = (s16)r2"),
-            (shown(0x87, 3, 0, 0, 0), "r3 = -r3"),
-            (shown(0xdc, 9, 0, 0, 32), "r9 = be32 r9"),
-            (shown(0xd7, 9, 0, 0, 64), "r9 = bswap64 r9"),
-            (shown(0x7e, 9, 1, 3, 0), "if w9 s>= w1 goto +3"),
-            (shown(0x25, 1, 0, 38, 27), "if r1 > 27 goto +38"),
-            (shown(0x05, 0, 0, 28, 0), "goto +28"),
-            (shown(0x06, 0, 0, 0, 28), "gotol +28"),
-            (shown(0x85, 0, 0, 0, 17), "call random"),
-            (shown(0x85, 0, 0, 0, 99), "call 99"),
-            (shown(0x85, 0, 1, 0, 3), "call pc+3"),
-            (shown(0x95, 0, 0, 0, 0), "exit"),
-            (shown(0x18, 4, 0, 0, 424), "r4 = 0x1000001a8 ll"),
-            (shown(0x18, 4, 4, 0, 24), "r4 = function pc+24"),
-            (shown(0xff, 4, 4, 0, 24), "unknown ff 44 00 00 18 00 00 00"),
+            (format_insn(0x79, 1, 6, 8, 0), "r1 = *(u64 *)(r6 + 8)"),
+            (format_insn(0x91, 1, 10, -8, 0), "r1 = *(s8 *)(r10 - 8)"),
+            (format_insn(0x63, 10, 1, -4, 0), "*(u32 *)(r10 - 4) = r1"),
+            (format_insn(0x6a, 10, 0, -2, 7), "*(u16 *)(r10 - 2) = 7"),
+            (format_insn(0x67, 1, 0, 0, 32), "r1 <<= 32"),
+            (format_insn(0xcc, 1, 2, 0, 0), "w1 s>>= w2"),
+            (format_insn(0x3f, 1, 2, 1, 0), "r1 s/= r2"),
+            (format_insn(0xbf, 1, 2, 16, 0), "r1 = (s16)r2"),
+            (format_insn(0x87, 3, 0, 0, 0), "r3 = -r3"),
+            (format_insn(0xdc, 9, 0, 0, 32), "r9 = be32 r9"),
+            (format_insn(0xd7, 9, 0, 0, 64), "r9 = bswap64 r9"),
+            (format_insn(0x7e, 9, 1, 3, 0), "if w9 s>= w1 goto +3"),
+            (format_insn(0x25, 1, 0, 38, 27), "if r1 > 27 goto +38"),
+            (format_insn(0x05, 0, 0, 28, 0), "goto +28"),
+            (format_insn(0x06, 0, 0, 0, 28), "gotol +28"),
+            (format_insn(0x85, 0, 0, 0, 17), "call random"),
+            (format_insn(0x85, 0, 0, 0, 99), "call 99"),
+            (format_insn(0x85, 0, 1, 0, 3), "call pc+3"),
+            (format_insn(0x95, 0, 0, 0, 0), "exit"),
+            (format_insn(0x18, 4, 0, 0, 424), "r4 = 0x1000001a8 ll"),
+            (format_insn(0x18, 4, 4, 0, 24), "r4 = function pc+24"),
+            (format_insn(0xff, 4, 4, 0, 24), "unknown ff 44 00 00 18 00 00 00"),
         ] {
             assert_eq!(line, text);
         }

@@ -25,10 +25,10 @@ pub const HEAD: [u8; 8] = *b"twm\x01\0\0\0\0";
 pub const RECORD_BYTES: usize = 8;
 const IS_NARROW: u8 = 1;
 const HAS_LABELS: u8 = 2;
-const IS_NOBODYS: u8 = 4;
+const MATCHES_NO_EVENT: u8 = 4;
 const IS_WIDE: u8 = 8;
 const IS_OF_ARRAY: u8 = 16;
-const FLAGS: u8 = IS_NARROW | HAS_LABELS | IS_NOBODYS | IS_WIDE | IS_OF_ARRAY;
+const FLAGS: u8 = IS_NARROW | HAS_LABELS | MATCHES_NO_EVENT | IS_WIDE | IS_OF_ARRAY;
 /// Size of an integer that is not narrow.
 const WIDE_BYTES: usize = 8;
 
@@ -61,7 +61,7 @@ impl Meaning {
         let flags = [
             (self.is_narrow, IS_NARROW),
             (self.labels.is_some(), HAS_LABELS),
-            (self.is_nobodys, IS_NOBODYS),
+            (self.is_nobodys, MATCHES_NO_EVENT),
             (self.is_wide, IS_WIDE),
             (self.is_of_array, IS_OF_ARRAY),
         ];
@@ -86,7 +86,7 @@ impl Meaning {
             is_of_array: is(IS_OF_ARRAY),
             elements,
             labels,
-            is_nobodys: is(IS_NOBODYS),
+            is_nobodys: is(MATCHES_NO_EVENT),
         })
     }
 

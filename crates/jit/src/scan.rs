@@ -3,11 +3,11 @@
 
 use crate::insn::{CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, alu, class, source};
 use crate::program::Program;
-use crate::verify::{Marks, jump_target};
+use crate::verify::{InsnSet, jump_target};
 
 /// The known contents of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
+pub enum KnownValue {
     /// A constant.
     Number(i64),
     /// A function of the program, by its first instruction.
@@ -18,13 +18,13 @@ pub enum Known {
 #[derive(Debug)]
 pub struct Scan<'p> {
     program: Program<'p>,
-    targets: Marks,
+    targets: InsnSet,
 }
 
 impl<'p> Scan<'p> {
     /// Scans a program once.
     pub fn new(program: Program<'p>) -> Self {
-        let mut targets = Marks::NONE;
+        let mut targets = InsnSet::NONE;
         for (at, insn) in program.insns() {
             let is_jump = matches!(insn.class(), class::JMP | class::JMP32);
             if is_jump && !matches!(insn.op, CALL | EXIT) {
@@ -36,7 +36,7 @@ impl<'p> Scan<'p> {
 
     /// Returns the contents of `register` before the instruction at `at`, if instructions since the
     /// last jump target determine them.
-    pub fn known(&self, at: usize, register: u8) -> Option<Known> {
+    pub fn known(&self, at: usize, register: u8) -> Option<KnownValue> {
         for before in (0..at).rev() {
             if self.targets.has(before + 1) {
                 return None;
@@ -49,7 +49,7 @@ impl<'p> Scan<'p> {
                 // The second half of a wide load changes nothing by itself.
                 class::LD if insn.op != LDDW => {}
                 class::LD | class::LDX | class::ALU | class::ALU64 if insn.dst == register => {
-                    return value(before, insn);
+                    return known_result(before, insn);
                 }
                 _ => {}
             }
@@ -58,16 +58,16 @@ impl<'p> Scan<'p> {
     }
 }
 
-fn value(at: usize, insn: Insn) -> Option<Known> {
+fn known_result(at: usize, insn: Insn) -> Option<KnownValue> {
     let is_arithmetic = matches!(insn.class(), class::ALU | class::ALU64);
     if is_arithmetic && insn.op & (0xf0 | source::X) == alu::MOV {
         let is_narrow = insn.class() == class::ALU;
         let number = i64::from(insn.immediate);
-        return Some(Known::Number(if is_narrow { number & 0xffff_ffff } else { number }));
+        return Some(KnownValue::Number(if is_narrow { number & 0xffff_ffff } else { number }));
     }
     let is_function = insn.op == LDDW && insn.src == LDDW_FUNCTION;
     let start = usize::try_from(at as i64 + 1 + i64::from(insn.immediate)).ok()?;
-    is_function.then_some(Known::Function(start))
+    is_function.then_some(KnownValue::Function(start))
 }
 
 #[cfg(test)]
@@ -79,18 +79,18 @@ mod tests {
     use super::*;
     use crate::insn::{call, jump};
 
-    const CALLED: Insn = Insn { op: CALL, dst: 0, src: call::HELPER, offset: 0, immediate: 18 };
+    const CALL_INSN: Insn = Insn { op: CALL, dst: 0, src: call::HELPER, offset: 0, immediate: 18 };
 
-    fn mov(dst: u8, immediate: i32) -> Insn {
+    fn mov_insn(dst: u8, immediate: i32) -> Insn {
         Insn { op: class::ALU64 | alu::MOV, dst, immediate, ..Insn::default() }
     }
 
-    fn goto(offset: i16) -> Insn {
+    fn jump_insn(offset: i16) -> Insn {
         Insn { op: class::JMP | jump::JA, offset, ..Insn::default() }
     }
 
     /// Returns the known contents of register 2 before the last instruction.
-    fn last(insns: &[Insn]) -> Option<Known> {
+    fn known_before_last(insns: &[Insn]) -> Option<KnownValue> {
         let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
         let program = Program::new(&bytes).expect("a program");
         Scan::new(program).known(insns.len() - 1, 2)
@@ -98,29 +98,35 @@ mod tests {
 
     #[test]
     fn what_stands_straight_before_is_known() {
-        let number = |number| Some(Known::Number(number));
-        assert_eq!(last(&[mov(2, 3), CALLED]), number(3));
-        assert_eq!(last(&[mov(2, -3), mov(3, 9), CALLED]), number(-3));
-        assert_eq!(last(&[mov(2, 3), mov(2, 4), CALLED]), number(4));
-        assert_eq!(last(&[goto(0), mov(2, 3), CALLED]), number(3));
-        let narrow = Insn { op: class::ALU | alu::MOV, ..mov(2, -1) };
-        assert_eq!(last(&[narrow, CALLED]), number(0xffff_ffff));
+        let number = |number| Some(KnownValue::Number(number));
+        assert_eq!(known_before_last(&[mov_insn(2, 3), CALL_INSN]), number(3));
+        assert_eq!(known_before_last(&[mov_insn(2, -3), mov_insn(3, 9), CALL_INSN]), number(-3));
+        assert_eq!(known_before_last(&[mov_insn(2, 3), mov_insn(2, 4), CALL_INSN]), number(4));
+        assert_eq!(known_before_last(&[jump_insn(0), mov_insn(2, 3), CALL_INSN]), number(3));
+        let narrow = Insn { op: class::ALU | alu::MOV, ..mov_insn(2, -1) };
+        assert_eq!(known_before_last(&[narrow, CALL_INSN]), number(0xffff_ffff));
         let wide = Insn { op: LDDW, dst: 3, ..Insn::default() };
-        assert_eq!(last(&[mov(2, 3), wide, Insn::default(), CALLED]), number(3));
-        let function = Insn { op: LDDW, src: LDDW_FUNCTION, immediate: 6, ..mov(2, 0) };
+        assert_eq!(
+            known_before_last(&[mov_insn(2, 3), wide, Insn::default(), CALL_INSN]),
+            number(3)
+        );
+        let function = Insn { op: LDDW, src: LDDW_FUNCTION, immediate: 6, ..mov_insn(2, 0) };
         let function = Insn { immediate: 6, ..function };
-        assert_eq!(last(&[function, Insn::default(), CALLED]), Some(Known::Function(7)));
+        assert_eq!(
+            known_before_last(&[function, Insn::default(), CALL_INSN]),
+            Some(KnownValue::Function(7))
+        );
     }
 
     #[test]
     fn what_may_be_anything_is_not_known() {
-        assert_eq!(last(&[CALLED]), None);
-        assert_eq!(last(&[mov(2, 3), CALLED, CALLED]), None);
+        assert_eq!(known_before_last(&[CALL_INSN]), None);
+        assert_eq!(known_before_last(&[mov_insn(2, 3), CALL_INSN, CALL_INSN]), None);
         let copied = Insn { op: class::ALU64 | source::X | alu::MOV, dst: 2, ..Insn::default() };
-        assert_eq!(last(&[mov(2, 3), copied, CALLED]), None);
+        assert_eq!(known_before_last(&[mov_insn(2, 3), copied, CALL_INSN]), None);
         let wide = Insn { op: LDDW, dst: 2, ..Insn::default() };
-        assert_eq!(last(&[mov(2, 3), wide, Insn::default(), CALLED]), None);
+        assert_eq!(known_before_last(&[mov_insn(2, 3), wide, Insn::default(), CALL_INSN]), None);
         // Two paths lead to the call.
-        assert_eq!(last(&[goto(1), mov(2, 3), CALLED]), None);
+        assert_eq!(known_before_last(&[jump_insn(1), mov_insn(2, 3), CALL_INSN]), None);
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use common::generate::Dice;
-use common::{Input, listing, run_both, verified};
+use common::{Input, format_listing, run_both, verify_program};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 use trackway_jit::helper::Word;
 use trackway_jit::insn::{INSN_BYTES, LDDW_FUNCTION};
@@ -112,7 +112,7 @@ const CASES: [Case; 14] = [
             let (a, b) = (f[0], f[1].wrapping_mul(3));
             let (c, d) = (f[2] ^ a, f[3].wrapping_add(b));
             let (e, g) = (f[4].wrapping_sub(c), f[5].wrapping_mul(d));
-            let h = hash(BYTES);
+            let h = hash_fnv1a(BYTES);
             // The cell's count was 5.
             let j = h ^ h.wrapping_add(5);
             let sum = a ^ (b << 1) ^ (c << 2) ^ (d << 3) ^ (e << 4) ^ (g << 5);
@@ -129,7 +129,7 @@ const CASES: [Case; 14] = [
         FUNCTION u64 first(const u64 *f, u64 x) { return second(f, x, f[1], x + 1, f[2]) ^ x; }
         u64 filter(const u64 *f) { return first(f, f[0]) + first(f, f[4]) + f[5]; }",
         expected: |f| {
-            let third = |x: u64| x.wrapping_mul(f[3]).wrapping_add(hash(BYTES));
+            let third = |x: u64| x.wrapping_mul(f[3]).wrapping_add(hash_fnv1a(BYTES));
             let second = |a: u64, b: u64, c: u64, d: u64| {
                 third(a.wrapping_sub(b)).wrapping_add(third(c ^ d)).wrapping_add(a)
             };
@@ -245,14 +245,14 @@ const CASES: [Case; 14] = [
     },
 ];
 
-fn hash(bytes: &[u8]) -> u64 {
+fn hash_fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
 /// The bytes of the program that clang makes of a filter.
-fn compiled(case: &Case, cpu: &str) -> Vec<u8> {
+fn compile_filter(case: &Case, cpu: &str) -> Vec<u8> {
     let folder = TemporaryFolder::new();
     let (source, output) = (folder.join("filter.c"), folder.join("filter.o"));
     std::fs::write(&source, format!("#include \"filter.h\"\n{}", case.source)).expect("written");
@@ -266,11 +266,11 @@ fn compiled(case: &Case, cpu: &str) -> Vec<u8> {
         .output()
         .expect("clang runs");
     assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
-    linked(&std::fs::read(&output).expect("an object"))
+    link_object(&std::fs::read(&output).expect("an object"))
 }
 
 /// The object's code, with addresses of functions as this project's loads of functions.
-fn linked(elf: &[u8]) -> Vec<u8> {
+fn link_object(elf: &[u8]) -> Vec<u8> {
     let file = object::File::parse(elf).expect("an ELF file");
     let text = file.section_by_name(".text").expect("code");
     let mut code = text.data().expect("its bytes").to_vec();
@@ -291,7 +291,7 @@ fn linked(elf: &[u8]) -> Vec<u8> {
     code
 }
 
-fn input(dice: &mut Dice) -> Input {
+fn random_input(dice: &mut Dice) -> Input {
     let mut slots: Vec<u64> = (0..SLOTS).map(|_| dice.number()).collect();
     slots[8] = Word { offset: 0, length: BYTES.len() as u32, is_constant: false }.to_bits();
     Input { slots, bytes: BYTES.to_vec(), constants: b"GET *".to_vec(), cells: vec![5] }
@@ -300,18 +300,18 @@ fn input(dice: &mut Dice) -> Input {
 #[test]
 fn filters_in_c_are_accepted_and_right() {
     if Command::new("clang").arg("--version").output().is_err() {
-        trackway_testkit::skipped("clang is not installed");
+        trackway_testkit::report_skipped("clang is not installed");
         return;
     }
     for case in &CASES {
         for cpu in ["v2", "v3"] {
-            let bytes = compiled(case, cpu);
-            let verified = verified(&bytes, Rules::new(SLOTS)).unwrap_or_else(|rejection| {
-                panic!("{} {cpu}: {rejection}\n{}", case.name, listing(&bytes));
+            let bytes = compile_filter(case, cpu);
+            let verified = verify_program(&bytes, Rules::new(SLOTS)).unwrap_or_else(|rejection| {
+                panic!("{} {cpu}: {rejection}\n{}", case.name, format_listing(&bytes));
             });
             let mut dice = Dice::new(1);
             for _ in 0..40 {
-                let input = input(&mut dice);
+                let input = random_input(&mut dice);
                 let expected = (case.expected)(&input.slots);
                 let answer = run_both(&[verified], &input).answer;
                 let slots = &input.slots;

@@ -5,14 +5,18 @@
 
 mod common;
 
-use common::generate::{Dialect, Dice, SLOTS, damaged, input, program, program_in};
-use common::{bytes, executed, interpreted, listing, run_both, verified};
+use common::generate::{
+    Dialect, Dice, SLOTS, damage_program, random_input, random_program, random_program_in,
+};
+use common::{
+    encode_insns, execute_programs, format_listing, interpret_programs, run_both, verify_program,
+};
 use trackway_jit::insn::{INSN_BYTES, alu, class};
 use trackway_jit::verify::Rules;
 
 /// Rules for programs whose steps are counted with 4,096 elements for each `any`, which their
 /// sequences have not.
-fn rules() -> Rules {
+fn rules_without_step_limit() -> Rules {
     Rules { steps_max: u64::MAX, ..Rules::new(SLOTS as usize) }
 }
 
@@ -20,12 +24,13 @@ fn rules() -> Rules {
 fn random_programs_do_the_same_in_both_ways() {
     for seed in 0..1500 {
         let mut dice = Dice::new(seed);
-        let bytes = bytes(&program(&mut dice));
-        let verified = verified(&bytes, rules()).unwrap_or_else(|rejection| {
-            panic!("seed {seed}: {rejection}\n{}", listing(&bytes));
-        });
+        let bytes = encode_insns(&random_program(&mut dice));
+        let verified =
+            verify_program(&bytes, rules_without_step_limit()).unwrap_or_else(|rejection| {
+                panic!("seed {seed}: {rejection}\n{}", format_listing(&bytes));
+            });
         for _ in 0..3 {
-            run_both(&[verified], &input(&mut dice));
+            run_both(&[verified], &random_input(&mut dice));
         }
     }
 }
@@ -36,19 +41,19 @@ fn a_difference_is_seen() {
     let mut seen = 0;
     for seed in 0..200 {
         let mut dice = Dice::new(seed);
-        let right = program(&mut dice);
+        let right = random_program(&mut dice);
         let mut wrong = right.clone();
         let last = wrong.iter_mut().rev().find(|insn| insn.op == class::ALU64 | alu::MUL);
         last.expect("programs end in some").op = class::ALU64 | alu::XOR;
-        let (right, wrong) = (bytes(&right), bytes(&wrong));
-        let [right, wrong] =
-            [&right, &wrong].map(|bytes| verified(bytes, rules()).expect("accepted"));
-        let input = input(&mut dice);
-        let (expected, _) = interpreted(&[right], &input);
-        seen += u64::from(interpreted(&[wrong], &input).0 != expected);
+        let (right, wrong) = (encode_insns(&right), encode_insns(&wrong));
+        let [right, wrong] = [&right, &wrong]
+            .map(|bytes| verify_program(bytes, rules_without_step_limit()).expect("accepted"));
+        let input = random_input(&mut dice);
+        let (expected, _) = interpret_programs(&[right], &input);
+        seen += u64::from(interpret_programs(&[wrong], &input).0 != expected);
         if cfg!(target_arch = "x86_64") {
-            assert_eq!(executed(&[right], &input), expected, "seed {seed}");
-            assert_eq!(executed(&[wrong], &input), interpreted(&[wrong], &input).0);
+            assert_eq!(execute_programs(&[right], &input), expected, "seed {seed}");
+            assert_eq!(execute_programs(&[wrong], &input), interpret_programs(&[wrong], &input).0);
         }
     }
     assert!(seen > 100, "{seen} of 200");
@@ -59,16 +64,16 @@ fn a_difference_is_seen() {
 fn another_interpreter_says_the_same() {
     for seed in 0..1000 {
         let mut dice = Dice::new(seed + 1_000_000);
-        let bytes = bytes(&program_in(Dialect::Old, &mut dice));
-        let verified = verified(&bytes, rules()).expect("accepted");
+        let bytes = encode_insns(&random_program_in(Dialect::Old, &mut dice));
+        let verified = verify_program(&bytes, rules_without_step_limit()).expect("accepted");
         let other = rbpf::EbpfVmRaw::new(Some(&bytes)).expect("a program");
         for _ in 0..3 {
-            let input = input(&mut dice);
+            let input = random_input(&mut dice);
             let answer = run_both(&[verified], &input).answer;
             let mut frame: Vec<u8> =
                 input.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
             let expected = other.execute_program(&mut frame).expect("an answer");
-            assert_eq!(answer, expected, "seed {seed}\n{}", listing(&bytes));
+            assert_eq!(answer, expected, "seed {seed}\n{}", format_listing(&bytes));
         }
     }
 }
@@ -79,10 +84,10 @@ fn damaged_programs_are_rejected_or_do_the_same_in_both_ways() {
     let mut rejected = 0;
     for seed in 0..6000 {
         let mut dice = Dice::new(seed << 32);
-        let bytes = damaged(&bytes(&program(&mut dice)), &mut dice);
-        match verified(&bytes, rules()) {
+        let bytes = damage_program(&encode_insns(&random_program(&mut dice)), &mut dice);
+        match verify_program(&bytes, rules_without_step_limit()) {
             Ok(verified) => {
-                run_both(&[verified], &input(&mut dice));
+                run_both(&[verified], &random_input(&mut dice));
                 accepted += 1;
             }
             Err(rejection) => {
@@ -117,8 +122,8 @@ fn random_bytes_are_rejected_or_do_the_same_in_both_ways() {
         }
         // Nothing ends without an end.
         bytes.extend([0xb7, 0, 0, 0, 1, 0, 0, 0, 0x95, 0, 0, 0, 0, 0, 0, 0]);
-        if let Ok(verified) = verified(&bytes, rules()) {
-            run_both(&[verified], &input(&mut dice));
+        if let Ok(verified) = verify_program(&bytes, rules_without_step_limit()) {
+            run_both(&[verified], &random_input(&mut dice));
             accepted += 1;
         }
     }

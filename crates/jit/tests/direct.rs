@@ -2,12 +2,15 @@
 
 mod common;
 
-use common::asm::{EXITS, alu, alu_register, copy, help, jump_if, jump_if_register, load, mov};
+use common::asm::{
+    EXIT_INSN, alu_immediate, alu_register, call_helper, jump_if, jump_if_register, load,
+    mov_immediate, mov_register,
+};
 use common::generate::Dice;
-use common::{bytes, listing, verified};
+use common::{encode_insns, format_listing, verify_program};
 use trackway_jit::Kind;
 use trackway_jit::frame::{Direct, Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, Wanted};
+use trackway_jit::framer::{Contexts, Framer, WantedValue};
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{Insn, alu, class, jump, size, source};
 use trackway_jit::interpret;
@@ -15,23 +18,23 @@ use trackway_jit::verify::Rules;
 use trackway_jit::x86::{INSN_CODE_BYTES_MAX, emit_direct};
 use trackway_schema::context::{VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
-use trackway_testkit::{Executable, Guarded};
+use trackway_testkit::{Executable, GuardedBytes};
 
 const CONTEXTS: Contexts = Contexts::NONE.with(VPID, 7).with(VTID, 8);
 /// Registers of such programs.
-const NUMBERS: [u8; 5] = [0, 2, 3, 4, 5];
+const NUMBER_REGISTERS: [u8; 5] = [0, 2, 3, 4, 5];
 
-extern "C" fn nothing() -> u64 {
+extern "C" fn return_zero() -> u64 {
     0
 }
 
 /// The framer of an event of these scalars, whose needs are its fields.
-fn framer(scalars: &[Scalar]) -> Framer {
+fn build_framer(scalars: &[Scalar]) -> Framer {
     let mut buffer = [0; 4096];
     let mut encoder = Encoder::new(&mut buffer, b"test", b"event", 6).expect("room");
     for (number, &scalar) in scalars.iter().enumerate() {
         let name = format!("f{number}");
-        encoder.field(name.as_bytes(), Shape::Scalar, Some(scalar), 0, 0).expect("room");
+        encoder.add_field(name.as_bytes(), Shape::Scalar, Some(scalar), 0, 0).expect("room");
     }
     let encoded = encoder.finish().to_vec();
     let fields = FieldViews::new(&encoded).expect("a description");
@@ -47,12 +50,13 @@ fn framer(scalars: &[Scalar]) -> Framer {
             (format!("f{number}"), kind)
         })
         .collect();
-    let wanted = needs.iter().map(|(path, kind)| Wanted { path: path.as_bytes(), kind: *kind });
+    let wanted =
+        needs.iter().map(|(path, kind)| WantedValue { path: path.as_bytes(), kind: *kind });
     Framer::new(&fields, wanted).expect("its fields")
 }
 
 /// A program on so many slots that keeps to them.
-fn program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
+fn random_program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
     const OPERATIONS: [u8; 12] = [
         alu::ADD,
         alu::SUB,
@@ -80,14 +84,15 @@ fn program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
         jump::JSLT,
         jump::JSLE,
     ];
-    let mut insns: Vec<Insn> = NUMBERS.iter().map(|&to| mov(to, dice.roll() as i32)).collect();
+    let mut insns: Vec<Insn> =
+        NUMBER_REGISTERS.iter().map(|&to| mov_immediate(to, dice.roll() as i32)).collect();
     let items = 1 + dice.next_below(30);
     for left in (0..items).rev() {
-        let (to, from) = (dice.of(&NUMBERS), dice.of(&NUMBERS));
+        let (to, from) = (dice.of(&NUMBER_REGISTERS), dice.of(&NUMBER_REGISTERS));
         let (immediate, ahead) = (dice.number() as i32, dice.next_below(left.min(3) + 1) as i16);
         let mut insn = match dice.next_below(6) {
             0 | 1 => load(size::DW, to, 1, 8 * dice.next_below(slots) as i16),
-            2 => alu(dice.of(&OPERATIONS), to, immediate),
+            2 => alu_immediate(dice.of(&OPERATIONS), to, immediate),
             3 => alu_register(dice.of(&OPERATIONS), to, from),
             4 => jump_if(dice.of(&JUMPS), to, immediate, ahead),
             _ => jump_if_register(dice.of(&JUMPS), to, from, ahead),
@@ -109,7 +114,7 @@ fn program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
         }
         insns.push(insn);
     }
-    insns.extend([alu(alu::AND, 0, 1), EXITS]);
+    insns.extend([alu_immediate(alu::AND, 0, 1), EXIT_INSN]);
     insns
 }
 
@@ -120,11 +125,11 @@ fn answers_are_those_of_a_frame() {
     let (mut yes, mut no) = (0, 0);
     for _ in 0..3000 {
         let scalars: Vec<Scalar> = (0..1 + dice.next_below(9)).map(|_| dice.of(&all)).collect();
-        let framer = framer(&scalars);
-        let insns = program(&mut dice, scalars.len() as u64);
-        let code_bytes = bytes(&insns);
+        let framer = build_framer(&scalars);
+        let insns = random_program(&mut dice, scalars.len() as u64);
+        let code_bytes = encode_insns(&insns);
         let rules = Rules::new(scalars.len());
-        let program = verified(&code_bytes, rules).expect("it keeps the rules");
+        let program = verify_program(&code_bytes, rules).expect("it keeps the rules");
         let mut buffer = vec![0; insns.len() * INSN_CODE_BYTES_MAX];
         let mut places = vec![0; insns.len() + 1];
         let emitted = emit_direct(&program, framer.view(), &mut buffer, &mut places);
@@ -136,24 +141,24 @@ fn answers_are_those_of_a_frame() {
             insn.class() == class::LDX && scalars[insn.offset as usize / 8] == Scalar::F32
         });
         let size = emitted.expect("room");
-        assert_eq!(size.is_none(), loads_float, "{}", listing(&code_bytes));
+        assert_eq!(size.is_none(), loads_float, "{}", format_listing(&code_bytes));
         let Some(size) = size else { continue };
         let code = Executable::new(&buffer[..size]);
         let payload: Vec<u8> = (0..framer.view().coded_bytes().div_ceil(8))
             .flat_map(|_| dice.number().to_le_bytes())
             .take(framer.view().coded_bytes())
             .collect();
-        let environment = Environment::new(&[], &[], nothing, nothing);
+        let environment = Environment::new(&[], &[], return_zero, return_zero);
         let mut frame = Frame::new(&environment, &payload);
         assert!(framer.fill(&mut frame, 0, &CONTEXTS));
         let expected = interpret::run(&[program], &frame).expect("it ends").answer != 0;
         // Behind and before the payload is nothing that could be read.
-        let guarded = Guarded::new(&payload);
+        let guarded = GuardedBytes::new(&payload);
         // SAFETY: the code of a verified program, on a payload with as many bytes.
         let answer = unsafe {
             std::mem::transmute::<*const u8, Direct>(code.start())(guarded.bytes().as_ptr())
         };
-        assert_eq!(answer, u64::from(expected), "{}", listing(&code_bytes));
+        assert_eq!(answer, u64::from(expected), "{}", format_listing(&code_bytes));
         (yes, no) = (yes + u32::from(expected), no + u32::from(!expected));
     }
     assert!(cfg!(not(target_arch = "x86_64")) || (yes > 500 && no > 500), "{yes} and {no}");
@@ -163,22 +168,31 @@ fn answers_are_those_of_a_frame() {
 #[test]
 fn what_needs_a_frame_is_not_made_for_payloads() {
     let scalars = [Scalar::U64, Scalar::F32, Scalar::U32];
-    let framer = framer(&scalars);
+    let framer = build_framer(&scalars);
     let made = |insns: &[Insn]| {
-        let code = bytes(insns);
-        let program = verified(&code, Rules::new(scalars.len())).expect("it keeps the rules");
+        let code = encode_insns(insns);
+        let program = verify_program(&code, Rules::new(scalars.len())).expect("it keeps the rules");
         let (mut buffer, mut places) = (vec![0; 4096], vec![0; insns.len() + 1]);
         let emitted = emit_direct(&program, framer.view(), &mut buffer, &mut places);
         emitted.ok().flatten().is_some()
     };
     let is_there = cfg!(target_arch = "x86_64");
-    assert_eq!(made(&[load(size::DW, 0, 1, 0), EXITS]), is_there);
-    assert_eq!(made(&[load(size::DW, 0, 1, 16), EXITS]), is_there);
-    assert!(!made(&[load(size::DW, 0, 1, 8), EXITS]), "a float that is to be extended");
-    assert!(!made(&[load(size::W, 0, 1, 0), EXITS]), "half a slot");
-    assert!(!made(&[load(size::W, 0, 1, 4), EXITS]), "the other half");
-    assert!(!made(&[copy(2, 1), load(size::DW, 0, 2, 0), EXITS]), "by another register");
-    assert!(!made(&[load(size::DW, 6, 1, 0), copy(0, 6), EXITS]), "its caller's register");
-    assert!(!made(&[mov(2, 1), copy(1, 2), copy(0, 1), EXITS]), "not the frame any more");
-    assert!(!made(&[help(Helper::Random), EXITS]), "a call");
+    assert_eq!(made(&[load(size::DW, 0, 1, 0), EXIT_INSN]), is_there);
+    assert_eq!(made(&[load(size::DW, 0, 1, 16), EXIT_INSN]), is_there);
+    assert!(!made(&[load(size::DW, 0, 1, 8), EXIT_INSN]), "a float that is to be extended");
+    assert!(!made(&[load(size::W, 0, 1, 0), EXIT_INSN]), "half a slot");
+    assert!(!made(&[load(size::W, 0, 1, 4), EXIT_INSN]), "the other half");
+    assert!(
+        !made(&[mov_register(2, 1), load(size::DW, 0, 2, 0), EXIT_INSN]),
+        "by another register"
+    );
+    assert!(
+        !made(&[load(size::DW, 6, 1, 0), mov_register(0, 6), EXIT_INSN]),
+        "its caller's register"
+    );
+    assert!(
+        !made(&[mov_immediate(2, 1), mov_register(1, 2), mov_register(0, 1), EXIT_INSN]),
+        "not the frame any more"
+    );
+    assert!(!made(&[call_helper(Helper::Random), EXIT_INSN]), "a call");
 }

@@ -3,20 +3,22 @@
 use proptest::prelude::*;
 use trackway_jit::Kind;
 use trackway_jit::frame::{Environment, Fill, Frame};
-use trackway_jit::framer::{Application, Contexts, Framer, FramerView, Mismatch, Wanted};
+use trackway_jit::framer::{
+    ApplicationContext, Contexts, Framer, FramerView, Mismatch, WantedValue,
+};
 use trackway_jit::helper::Word;
 use trackway_jit::x86::emit_fill;
 use trackway_schema::context::{PROCNAME, VPID, VTID};
 use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
-use trackway_testkit::{Executable, Guarded};
+use trackway_testkit::{Executable, GuardedBytes};
 
 const NAME: Word = Word { offset: 1, length: 3, is_constant: false };
 const CONTEXTS: Contexts =
     Contexts::NONE.with(VPID, 7).with_signed(VTID, -1).with(PROCNAME, NAME.to_bits());
 /// Bytes in front of payloads.
-const BEGIN: usize = 5;
+const PAYLOAD_OFFSET: usize = 5;
 
-extern "C" fn nothing() -> u64 {
+extern "C" fn return_zero() -> u64 {
     0
 }
 
@@ -29,25 +31,25 @@ struct Field {
     elements: Vec<u64>,
 }
 
-fn scalars() -> impl Strategy<Value = Scalar> {
+fn any_scalar() -> impl Strategy<Value = Scalar> {
     (1_u8..=15).prop_map(|code| Scalar::from_code(code).expect("a scalar"))
 }
 
-fn fields() -> impl Strategy<Value = Field> {
+fn any_field() -> impl Strategy<Value = Field> {
     let numbers = |count: std::ops::Range<usize>| proptest::collection::vec(any::<u64>(), count);
     let bytes = proptest::collection::vec(1_u64..256, 0..9);
     prop_oneof![
-        (scalars(), numbers(1..2)).prop_map(|(scalar, elements)| Field {
+        (any_scalar(), numbers(1..2)).prop_map(|(scalar, elements)| Field {
             shape: Shape::Scalar,
             scalar: Some(scalar),
             elements
         }),
-        (scalars(), numbers(1..5)).prop_map(|(scalar, elements)| Field {
+        (any_scalar(), numbers(1..5)).prop_map(|(scalar, elements)| Field {
             shape: Shape::Array,
             scalar: Some(scalar),
             elements
         }),
-        (scalars(), numbers(0..5)).prop_map(|(scalar, elements)| Field {
+        (any_scalar(), numbers(0..5)).prop_map(|(scalar, elements)| Field {
             shape: Shape::Sequence,
             scalar: Some(scalar),
             elements
@@ -109,45 +111,45 @@ impl Field {
     }
 }
 
-fn description(fields: &[Field]) -> Vec<u8> {
+fn encode_description(fields: &[Field]) -> Vec<u8> {
     let mut buffer = [0; 4096];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"event", 6).expect("room");
     for (number, field) in fields.iter().enumerate() {
         let length = if field.shape == Shape::Array { field.elements.len() as u16 } else { 0 };
         let name = format!("f{number}");
-        encoder.field(name.as_bytes(), field.shape, field.scalar, length, 0).expect("room");
+        encoder.add_field(name.as_bytes(), field.shape, field.scalar, length, 0).expect("room");
     }
     encoder.finish().to_vec()
 }
 
-fn framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Mismatch> {
+fn build_framer(encoded: &[u8], needs: &[(String, Kind)]) -> Result<Framer, Mismatch> {
     let fields = FieldViews::new(encoded).expect("a description");
     let wanted = |(path, kind): &(String, Kind)| (path.clone().into_bytes(), *kind);
     let needs: Vec<_> = needs.iter().map(wanted).collect();
-    Framer::new(&fields, needs.iter().map(|(path, kind)| Wanted { path, kind: *kind }))
+    Framer::new(&fields, needs.iter().map(|(path, kind)| WantedValue { path, kind: *kind }))
 }
 
 /// The slots of a frame that was filled; `None`: the event is not one for the filter. By machine
 /// code, too, where it can be.
-fn filled(framer: &Framer, bytes: &[u8]) -> Option<Vec<u64>> {
-    let environment = Environment::new(&[], &[], nothing, nothing);
+fn fill_slots(framer: &Framer, bytes: &[u8]) -> Option<Vec<u64>> {
+    let environment = Environment::new(&[], &[], return_zero, return_zero);
     let mut frame = Frame::new(&environment, bytes);
-    let slots = framer.fill(&mut frame, BEGIN, &CONTEXTS).then(|| frame.slots().to_vec());
+    let slots = framer.fill(&mut frame, PAYLOAD_OFFSET, &CONTEXTS).then(|| frame.slots().to_vec());
     if cfg!(all(target_arch = "x86_64", not(miri))) {
-        assert_eq!(filled_by_code(&framer.view(), bytes), slots);
+        assert_eq!(fill_slots_by_code(&framer.view(), bytes), slots);
     }
     slots
 }
 
-fn filled_by_code(framer: &FramerView<'_>, bytes: &[u8]) -> Option<Vec<u64>> {
+fn fill_slots_by_code(framer: &FramerView<'_>, bytes: &[u8]) -> Option<Vec<u64>> {
     let mut code = [0; 4096];
     let size = emit_fill(framer, &mut code).expect("room");
-    if bytes.len() < BEGIN + framer.coded_bytes() {
+    if bytes.len() < PAYLOAD_OFFSET + framer.coded_bytes() {
         return None;
     }
     // In memory of its own size, behind which there is none.
-    let payload = Guarded::new(&bytes[BEGIN..BEGIN + framer.coded_bytes()]);
-    let environment = Environment::new(&[], &[], nothing, nothing);
+    let payload = GuardedBytes::new(&bytes[PAYLOAD_OFFSET..PAYLOAD_OFFSET + framer.coded_bytes()]);
+    let environment = Environment::new(&[], &[], return_zero, return_zero);
     let mut frame = Frame::new(&environment, bytes);
     let code = size.map_or(Executable::new(&[0xc3]), |size| Executable::new(&code[..size]));
     // SAFETY: the code of this framer, or that of none; the payload has as many bytes as it reads,
@@ -157,7 +159,7 @@ fn filled_by_code(framer: &FramerView<'_>, bytes: &[u8]) -> Option<Vec<u64>> {
         frame.fill_by(fill, payload.bytes().as_ptr(), framer.takes.len());
     }
     let rest: Vec<_> = framer.rest().collect();
-    FramerView::fill_rest(framer.legs, &rest, &mut frame, BEGIN, &CONTEXTS)
+    FramerView::fill_rest(framer.legs, &rest, &mut frame, PAYLOAD_OFFSET, &CONTEXTS)
         .then(|| frame.slots().to_vec())
 }
 
@@ -165,11 +167,11 @@ proptest! {
     /// Each field, whole and by its elements, in any order.
     #[test]
     fn frames_have_what_payloads_have(
-        fields in proptest::collection::vec(fields(), 1..12),
+        fields in proptest::collection::vec(any_field(), 1..12),
         picks in proptest::collection::vec((any::<prop::sample::Index>(), 0_usize..6), 1..20),
     ) {
-        let encoded = description(&fields);
-        let mut bytes = vec![0xee; BEGIN];
+        let encoded = encode_description(&fields);
+        let mut bytes = vec![0xee; PAYLOAD_OFFSET];
         let mut begins = Vec::new();
         for field in &fields {
             begins.push(bytes.len());
@@ -202,24 +204,24 @@ proptest! {
                 all
             });
         }
-        let framer = framer(&encoded, &needs).expect("an event for it");
-        prop_assert_eq!(filled(&framer, &bytes), expected);
+        let framer = build_framer(&encoded, &needs).expect("an event for it");
+        prop_assert_eq!(fill_slots(&framer, &bytes), expected);
     }
 
     /// A payload that is not as described is refused, or read within its bounds.
     #[test]
     fn payloads_that_are_not_as_described_do_no_harm(
-        fields in proptest::collection::vec(fields(), 1..12),
-        bytes in proptest::collection::vec(any::<u8>(), BEGIN..64),
+        fields in proptest::collection::vec(any_field(), 1..12),
+        bytes in proptest::collection::vec(any::<u8>(), PAYLOAD_OFFSET..64),
     ) {
-        let encoded = description(&fields);
+        let encoded = encode_description(&fields);
         let needs: Vec<(String, Kind)> = fields
             .iter()
             .enumerate()
             .map(|(number, field)| (format!("f{number}"), field.kind()))
             .collect();
-        let framer = framer(&encoded, &needs).expect("an event for it");
-        if let Some(slots) = filled(&framer, &bytes) {
+        let framer = build_framer(&encoded, &needs).expect("an event for it");
+        if let Some(slots) = fill_slots(&framer, &bytes) {
             prop_assert_eq!(slots.len(), fields.len());
         }
     }
@@ -227,13 +229,13 @@ proptest! {
 
 #[test]
 fn contexts_are_there_for_every_event() {
-    let encoded = description(&[]);
+    let encoded = encode_description(&[]);
     let needs = [("$ctx.vpid", Kind::Signed), ("$ctx.vtid", Kind::Signed)]
         .map(|(path, kind)| (path.to_owned(), kind));
     let name = ("$ctx.procname".to_owned(), Kind::String);
-    let framer = framer(&encoded, &[&needs[..], &[name]].concat()).expect("an event for it");
+    let framer = build_framer(&encoded, &[&needs[..], &[name]].concat()).expect("an event for it");
     assert_eq!(framer.slots(), 3);
-    let slots = filled(&framer, &[0; BEGIN]).expect("contexts");
+    let slots = fill_slots(&framer, &[0; PAYLOAD_OFFSET]).expect("contexts");
     assert_eq!(slots, [7, u64::MAX, NAME.to_bits()]);
 }
 
@@ -241,17 +243,17 @@ fn contexts_are_there_for_every_event() {
 #[test]
 fn contexts_of_applications_are_found_before_the_payload() {
     let number = Field { shape: Shape::Str, scalar: None, elements: vec![7] };
-    let encoded = description(&[number]);
+    let encoded = encode_description(&[number]);
     let fields = FieldViews::new(&encoded).expect("fields");
     let application = |name: &[u8]| match name {
-        b"app:id" => Some(Application { kind: Kind::Signed, before: 12 }),
-        b"app:user" => Some(Application { kind: Kind::String, before: 4 }),
+        b"app:id" => Some(ApplicationContext { kind: Kind::Signed, before: 12 }),
+        b"app:user" => Some(ApplicationContext { kind: Kind::String, before: 4 }),
         _ => None,
     };
     let make = |needs: &[(&[u8], Kind)]| {
         let mut framer = Framer::EMPTY;
-        let needs = needs.iter().map(|&(path, kind)| Wanted { path, kind });
-        framer.make_with(&fields, needs, application).map(|()| framer)
+        let needs = needs.iter().map(|&(path, kind)| WantedValue { path, kind });
+        framer.build_in_place_with(&fields, needs, application).map(|()| framer)
     };
     let framer = make(&[
         (b"$app.app:user", Kind::String),
@@ -261,7 +263,7 @@ fn contexts_of_applications_are_found_before_the_payload() {
     let framer = framer.expect("a framer");
     let mut bytes = (-3_i64).to_le_bytes().to_vec();
     bytes.extend(b"me\0.\x07\0");
-    let environment = Environment::new(&[], &[], nothing, nothing);
+    let environment = Environment::new(&[], &[], return_zero, return_zero);
     let mut frame = Frame::new(&environment, &bytes);
     assert!(framer.fill(&mut frame, 12, &CONTEXTS));
     let word = |offset, length| Word { offset, length, is_constant: false }.to_bits();
@@ -277,14 +279,14 @@ fn contexts_of_applications_are_found_before_the_payload() {
 #[test]
 fn what_an_event_lacks_or_has_otherwise_is_said() {
     let field = |shape, scalar| Field { shape, scalar, elements: vec![1, 2] };
-    let encoded = description(&[
+    let encoded = encode_description(&[
         field(Shape::Scalar, Some(Scalar::I32)),
         field(Shape::Str, None),
         field(Shape::Array, Some(Scalar::U8)),
     ]);
     let framer = |path: &str, kind| {
         let needs = [("f0".to_owned(), Kind::Signed), (path.to_owned(), kind)];
-        framer(&encoded, &needs).map(|framer| framer.slots())
+        build_framer(&encoded, &needs).map(|framer| framer.slots())
     };
     assert_eq!(framer("f1", Kind::String), Ok(2));
     for (path, kind, unfit) in [
@@ -302,8 +304,11 @@ fn what_an_event_lacks_or_has_otherwise_is_said() {
     }
     // That it lacks something says more, wherever that stands.
     let both = [("f0".to_owned(), Kind::String), ("f9".to_owned(), Kind::Signed)];
-    assert_eq!(self::framer(&encoded, &both).map(|framer| framer.slots()), Err(Mismatch::Lacks(1)));
+    assert_eq!(
+        self::build_framer(&encoded, &both).map(|framer| framer.slots()),
+        Err(Mismatch::Lacks(1))
+    );
     let cut = FieldViews::new(&encoded[..encoded.len() - 1]).expect("a description");
-    let wanted = Wanted { path: b"f2", kind: Kind::Sequence };
+    let wanted = WantedValue { path: b"f2", kind: Kind::Sequence };
     assert_eq!(Framer::new(&cut, [wanted].into_iter()), Err(Mismatch::Description));
 }

@@ -4,9 +4,10 @@
 mod common;
 
 use common::asm::{
-    EXITS, alu, call_function, copy, function, help, jump_if, load, mov, store, wide,
+    EXIT_INSN, alu_immediate, call_function, call_helper, jump_if, load, load_function_address,
+    load_immediate_64, mov_immediate, mov_register, store,
 };
-use common::{Input, answer, bytes, run_both, verified};
+use common::{Input, encode_insns, run_both, verify_and_run, verify_program};
 use trackway_jit::ELEMENTS_MAX;
 use trackway_jit::helper::{Helper, Word};
 use trackway_jit::insn::{Insn, alu, jump, size};
@@ -18,14 +19,14 @@ fn answer_of(helper: Helper, arguments: &[u64], input: &Input) -> u64 {
     assert_eq!(arguments.len() + 1, helper.arguments());
     let mut insns = Vec::new();
     for (register, &argument) in (2..).zip(arguments) {
-        insns.extend(wide(register, argument));
+        insns.extend(load_immediate_64(register, argument));
     }
-    insns.extend([help(helper), EXITS]);
-    answer(&insns, input)
+    insns.extend([call_helper(helper), EXIT_INSN]);
+    verify_and_run(&insns, input)
 }
 
 /// Text in the bytes and a pattern in the constants; the words of both.
-fn texts(text: &str, pattern: &str) -> (Input, [u64; 2]) {
+fn input_with_texts(text: &str, pattern: &str) -> (Input, [u64; 2]) {
     let input = Input {
         bytes: [b"xx", text.as_bytes()].concat(),
         constants: [b"yyy", pattern.as_bytes()].concat(),
@@ -38,24 +39,24 @@ fn texts(text: &str, pattern: &str) -> (Input, [u64; 2]) {
 }
 
 #[track_caller]
-fn text(helper: Helper, text: &str, pattern: &str) -> i64 {
-    let (input, words) = texts(text, pattern);
+fn call_text_helper(helper: Helper, text: &str, pattern: &str) -> i64 {
+    let (input, words) = input_with_texts(text, pattern);
     answer_of(helper, &words, &input) as i64
 }
 
 #[test]
 fn strings_are_compared() {
-    assert_eq!(text(Helper::StringCompare, "a", "b"), -1);
-    assert_eq!(text(Helper::StringCompare, "é", "e"), 1);
-    assert_eq!(text(Helper::StringCompare, "same", "same"), 0);
-    assert_eq!(text(Helper::StringCompare, "", ""), 0);
-    assert_eq!(text(Helper::StringStartsWith, "/api/users", "/api"), 1);
-    assert_eq!(text(Helper::StringStartsWith, "/api", "/api/users"), 0);
-    assert_eq!(text(Helper::StringEndsWith, "index.html", ".html"), 1);
-    assert_eq!(text(Helper::StringEndsWith, "index.htm", ".html"), 0);
-    assert_eq!(text(Helper::StringContains, "index.html", "x.h"), 1);
-    assert_eq!(text(Helper::StringContains, "index.html", "xh"), 0);
-    assert_eq!(text(Helper::StringContains, "", ""), 1);
+    assert_eq!(call_text_helper(Helper::StringCompare, "a", "b"), -1);
+    assert_eq!(call_text_helper(Helper::StringCompare, "é", "e"), 1);
+    assert_eq!(call_text_helper(Helper::StringCompare, "same", "same"), 0);
+    assert_eq!(call_text_helper(Helper::StringCompare, "", ""), 0);
+    assert_eq!(call_text_helper(Helper::StringStartsWith, "/api/users", "/api"), 1);
+    assert_eq!(call_text_helper(Helper::StringStartsWith, "/api", "/api/users"), 0);
+    assert_eq!(call_text_helper(Helper::StringEndsWith, "index.html", ".html"), 1);
+    assert_eq!(call_text_helper(Helper::StringEndsWith, "index.htm", ".html"), 0);
+    assert_eq!(call_text_helper(Helper::StringContains, "index.html", "x.h"), 1);
+    assert_eq!(call_text_helper(Helper::StringContains, "index.html", "xh"), 0);
+    assert_eq!(call_text_helper(Helper::StringContains, "", ""), 1);
 }
 
 #[test]
@@ -74,16 +75,20 @@ fn strings_match_patterns() {
         ("aXbXc", "a*b*c", 1),
         ("ab", "a*ab", 0),
     ] {
-        assert_eq!(text(Helper::StringMatches, string, pattern), matches, "{string} {pattern}");
+        assert_eq!(
+            call_text_helper(Helper::StringMatches, string, pattern),
+            matches,
+            "{string} {pattern}"
+        );
     }
     // What makes matchers slow that try every way: this takes no time at all.
     let pattern = "*a".repeat(60) + "*b";
-    assert_eq!(text(Helper::StringMatches, &"a".repeat(4000), &pattern), 0);
+    assert_eq!(call_text_helper(Helper::StringMatches, &"a".repeat(4000), &pattern), 0);
 }
 
 #[test]
 fn strings_have_a_hash() {
-    let (input, [word, _]) = texts("foobar", "");
+    let (input, [word, _]) = input_with_texts("foobar", "");
     assert_eq!(answer_of(Helper::StringHash, &[word], &input), 0x8594_4171_f739_67e8);
 }
 
@@ -93,7 +98,7 @@ fn strings_have_a_hash() {
 fn words_without_sense_are_empty() {
     let empty = 0xcbf2_9ce4_8422_2325;
     for is_constant in [false, true] {
-        let (input, _) = texts("foo", "bar");
+        let (input, _) = input_with_texts("foo", "bar");
         let input = Input { constants: input.bytes.clone(), ..input };
         let hash = |offset, length| {
             let word = Word { offset, length, is_constant }.to_bits();
@@ -246,7 +251,7 @@ fn bytes_that_are_not_there_differ() {
     }
 }
 
-fn word(length: u32) -> u64 {
+fn word_of_length(length: u32) -> u64 {
     Word { offset: 0, length, is_constant: false }.to_bits()
 }
 
@@ -254,8 +259,9 @@ fn word(length: u32) -> u64 {
 fn elements_are_read_by_index() {
     let bytes: Vec<u8> = [1_i16, -2, 300].iter().flat_map(|number| number.to_le_bytes()).collect();
     let input = Input { bytes, ..Input::default() };
-    let element =
-        |scalar, length, index| answer_of(Helper::Element, &[word(length), scalar, index], &input);
+    let element = |scalar, length, index| {
+        answer_of(Helper::Element, &[word_of_length(length), scalar, index], &input)
+    };
     assert_eq!(element(2, 3, 0), 1);
     assert_eq!(element(2, 3, 1), -2_i64 as u64);
     assert_eq!(element(6, 3, 1), 0xfffe);
@@ -273,7 +279,7 @@ fn elements_are_read_by_index() {
 fn all_elements_are_added_and_compared() {
     let of = |helper, scalar, bytes: &[u8], length| {
         let input = Input { bytes: bytes.to_vec(), ..Input::default() };
-        answer_of(helper, &[word(length), scalar], &input)
+        answer_of(helper, &[word_of_length(length), scalar], &input)
     };
     let bytes = [3, 0xff, 5];
     let negative = |number: i64| number.cast_unsigned();
@@ -301,26 +307,31 @@ fn all_elements_are_added_and_compared() {
 
 /// Counts elements below 10 in cell 0 until one is at least 10.
 fn any_at_least_10() -> Vec<Insn> {
-    let mut insns = vec![load(size::DW, 2, 1, 0), mov(3, 5)];
-    insns.extend(function(4, 3));
-    insns.extend([help(Helper::Any), EXITS]);
+    let mut insns = vec![load(size::DW, 2, 1, 0), mov_immediate(3, 5)];
+    insns.extend(load_function_address(4, 3));
+    insns.extend([call_helper(Helper::Any), EXIT_INSN]);
     insns.extend([
-        mov(0, 1),
+        mov_immediate(0, 1),
         jump_if(jump::JGE, 2, 10, 3),
-        mov(2, 0),
-        help(Helper::Count),
-        mov(0, 0),
-        EXITS,
+        mov_immediate(2, 0),
+        call_helper(Helper::Count),
+        mov_immediate(0, 0),
+        EXIT_INSN,
     ]);
     insns
 }
 
 #[test]
 fn any_goes_through_elements_until_one_is_it() {
-    let program = bytes(&any_at_least_10());
-    let verified = verified(&program, Rules::new(1)).expect("accepted");
+    let program = encode_insns(&any_at_least_10());
+    let verified = verify_program(&program, Rules::new(1)).expect("accepted");
     let run = |bytes: Vec<u8>, length: u32| {
-        let input = Input { slots: vec![word(length)], bytes, cells: vec![0], ..Input::default() };
+        let input = Input {
+            slots: vec![word_of_length(length)],
+            bytes,
+            cells: vec![0],
+            ..Input::default()
+        };
         let effect = run_both(&[verified], &input);
         (effect.answer, effect.cells[0])
     };
@@ -337,30 +348,44 @@ fn any_goes_through_elements_until_one_is_it() {
 /// have an aligned stack.
 #[test]
 fn calls_keep_what_belongs_to_callers() {
-    let mut insns = vec![mov(6, 1), mov(7, 2), copy(8, 1), mov(9, 4)];
+    let mut insns =
+        vec![mov_immediate(6, 1), mov_immediate(7, 2), mov_register(8, 1), mov_immediate(9, 4)];
     insns.push(store(size::DW, 10, -8, 9));
-    insns.extend([load(size::DW, 2, 1, 0), mov(3, 5)]);
-    insns.extend(function(4, 11));
-    insns.push(help(Helper::Any));
+    insns.extend([load(size::DW, 2, 1, 0), mov_immediate(3, 5)]);
+    insns.extend(load_function_address(4, 11));
+    insns.push(call_helper(Helper::Any));
     let sum =
         [(7, 0), (9, 0)].map(|(register, _)| common::asm::alu_register(alu::ADD, 6, register));
     insns.extend(sum);
-    insns.extend([load(size::DW, 0, 10, -8), load(size::DW, 8, 8, 0), copy(1, 0)]);
+    insns.extend([load(size::DW, 0, 10, -8), load(size::DW, 8, 8, 0), mov_register(1, 0)]);
     insns.extend([
         common::asm::alu_register(alu::ADD, 0, 6),
-        alu(alu::ADD, 0, 100),
-        mov(1, 0),
-        EXITS,
+        alu_immediate(alu::ADD, 0, 100),
+        mov_immediate(1, 0),
+        EXIT_INSN,
     ]);
     let start = insns.len();
     // The function behind: changes all, and calls another that does.
-    insns.extend([mov(6, 60), mov(7, 70), mov(8, 80), mov(9, 90), copy(2, 1), mov(3, 0)]);
-    insns.extend([call_function(2), mov(0, 0), EXITS]);
-    insns.extend([mov(6, 0), store(size::DW, 10, -24, 6), mov(7, 0), mov(0, 0), EXITS]);
+    insns.extend([
+        mov_immediate(6, 60),
+        mov_immediate(7, 70),
+        mov_immediate(8, 80),
+        mov_immediate(9, 90),
+        mov_register(2, 1),
+        mov_immediate(3, 0),
+    ]);
+    insns.extend([call_function(2), mov_immediate(0, 0), EXIT_INSN]);
+    insns.extend([
+        mov_immediate(6, 0),
+        store(size::DW, 10, -24, 6),
+        mov_immediate(7, 0),
+        mov_immediate(0, 0),
+        EXIT_INSN,
+    ]);
     let at = insns.iter().position(|insn| insn.op == 0x18).expect("a load of a function");
     insns[at].immediate = (start - at - 1) as i32;
-    let input = Input { slots: vec![word(3)], bytes: vec![1, 2, 3], ..Input::default() };
-    assert_eq!(answer(&insns, &input), 4 + 7 + 100);
+    let input = Input { slots: vec![word_of_length(3)], bytes: vec![1, 2, 3], ..Input::default() };
+    assert_eq!(verify_and_run(&insns, &input), 4 + 7 + 100);
 }
 
 #[test]
@@ -385,44 +410,56 @@ fn floats_are_numbers_of_64_bits() {
 fn time_and_dice_are_asked_for() {
     let input = Input::default();
     assert_eq!(answer_of(Helper::TimeNs, &[], &input), 1_000_007);
-    let twice = [copy(6, 1), help(Helper::Random), copy(7, 0), copy(1, 6), help(Helper::Random)];
-    let differ = [common::asm::alu_register(alu::XOR, 0, 7), EXITS];
-    assert_ne!(answer(&[&twice[..], &differ].concat(), &input), 0);
+    let twice = [
+        mov_register(6, 1),
+        call_helper(Helper::Random),
+        mov_register(7, 0),
+        mov_register(1, 6),
+        call_helper(Helper::Random),
+    ];
+    let differ = [common::asm::alu_register(alu::XOR, 0, 7), EXIT_INSN];
+    assert_ne!(verify_and_run(&[&twice[..], &differ].concat(), &input), 0);
 }
 
 /// Asks a helper of state three times; the answers, last in the lowest bits.
-fn thrice(helper: Helper, arguments: [&[i32]; 3], cells: usize) -> u64 {
-    let mut insns = vec![copy(6, 1), mov(7, 0)];
+fn call_three_times(helper: Helper, arguments: [&[i32]; 3], cells: usize) -> u64 {
+    let mut insns = vec![mov_register(6, 1), mov_immediate(7, 0)];
     for arguments in arguments {
-        insns.push(copy(1, 6));
-        insns.extend((2..).zip(arguments).map(|(register, &argument)| mov(register, argument)));
-        insns.extend([help(helper), alu(alu::LSH, 7, 4)]);
+        insns.push(mov_register(1, 6));
+        insns.extend(
+            (2..).zip(arguments).map(|(register, &argument)| mov_immediate(register, argument)),
+        );
+        insns.extend([call_helper(helper), alu_immediate(alu::LSH, 7, 4)]);
         insns.push(common::asm::alu_register(alu::OR, 7, 0));
     }
-    insns.extend([copy(0, 7), EXITS]);
-    answer(&insns, &Input { cells: vec![0; cells], ..Input::default() })
+    insns.extend([mov_register(0, 7), EXIT_INSN]);
+    verify_and_run(&insns, &Input { cells: vec![0; cells], ..Input::default() })
 }
 
 #[test]
 fn state_is_kept_in_cells() {
-    assert_eq!(thrice(Helper::Count, [&[0], &[1], &[0]], 2), 0x001);
-    assert_eq!(thrice(Helper::Count, [&[2], &[-1], &[64]], 2), 0, "cells that there are not");
-    assert_eq!(thrice(Helper::Changed, [&[0, 0], &[0, 0], &[0, 5]], 1), 0x101);
-    assert_eq!(thrice(Helper::Changed, [&[1, 0], &[1, 1], &[1, 2]], 1), 0);
+    assert_eq!(call_three_times(Helper::Count, [&[0], &[1], &[0]], 2), 0x001);
+    assert_eq!(
+        call_three_times(Helper::Count, [&[2], &[-1], &[64]], 2),
+        0,
+        "cells that there are not"
+    );
+    assert_eq!(call_three_times(Helper::Changed, [&[0, 0], &[0, 0], &[0, 5]], 1), 0x101);
+    assert_eq!(call_three_times(Helper::Changed, [&[1, 0], &[1, 1], &[1, 2]], 1), 0);
     // The clock goes on by 7 ns each time, from 1,000,007.
-    assert_eq!(thrice(Helper::Rate, [&[0, 2, 1000]; 3], 1), 0x110);
-    assert_eq!(thrice(Helper::Rate, [&[0, 1, 7]; 3], 1), 0x111);
-    assert_eq!(thrice(Helper::Rate, [&[0, 0, 7]; 3], 1), 0);
-    assert_eq!(thrice(Helper::Rate, [&[1, 9, 7]; 3], 1), 0);
+    assert_eq!(call_three_times(Helper::Rate, [&[0, 2, 1000]; 3], 1), 0x110);
+    assert_eq!(call_three_times(Helper::Rate, [&[0, 1, 7]; 3], 1), 0x111);
+    assert_eq!(call_three_times(Helper::Rate, [&[0, 0, 7]; 3], 1), 0);
+    assert_eq!(call_three_times(Helper::Rate, [&[1, 9, 7]; 3], 1), 0);
 }
 
 /// An alternative's programs, by number.
-fn run(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
+fn run_alternative(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
     let verified: Vec<Verified<'_>> = programs
         .iter()
         .zip(0..)
         .map(|(bytes, number)| {
-            verified(bytes, Rules { number, ..Rules::new(slots.len()) }).expect("accepted")
+            verify_program(bytes, Rules { number, ..Rules::new(slots.len()) }).expect("accepted")
         })
         .collect();
     run_both(&verified, &Input::of_slots(slots)).answer
@@ -431,21 +468,26 @@ fn run(programs: &[Vec<u8>], slots: &[u64]) -> u64 {
 #[test]
 fn tail_calls_go_to_later_programs_and_do_not_come_back() {
     // Answers 100 with what the helper answered, if it comes back.
-    let calls = bytes(&[
-        mov(6, 1),
-        mov(7, 2),
+    let calls = encode_insns(&[
+        mov_immediate(6, 1),
+        mov_immediate(7, 2),
         store(size::DW, 10, -8, 7),
         load(size::DW, 2, 1, 0),
-        help(Helper::TailCall),
-        alu(alu::ADD, 0, 100),
-        EXITS,
+        call_helper(Helper::TailCall),
+        alu_immediate(alu::ADD, 0, 100),
+        EXIT_INSN,
     ]);
-    let fifty = bytes(&[mov(8, 7), load(size::DW, 0, 1, 0), alu(alu::ADD, 0, 50), EXITS]);
+    let fifty = encode_insns(&[
+        mov_immediate(8, 7),
+        load(size::DW, 0, 1, 0),
+        alu_immediate(alu::ADD, 0, 50),
+        EXIT_INSN,
+    ]);
     let programs = [calls.clone(), calls, fifty];
-    assert_eq!(run(&programs, &[2]), 52, "to the last");
-    assert_eq!(run(&programs, &[1]), 100, "to the second, which cannot go to itself");
+    assert_eq!(run_alternative(&programs, &[2]), 52, "to the last");
+    assert_eq!(run_alternative(&programs, &[1]), 100, "to the second, which cannot go to itself");
     for nowhere in [0, 3, 255, 256, 1 << 32, u64::MAX] {
-        assert_eq!(run(&programs, &[nowhere]), 100, "{nowhere}");
+        assert_eq!(run_alternative(&programs, &[nowhere]), 100, "{nowhere}");
     }
-    assert_eq!(run(&programs[..1], &[1]), 100, "there is no other");
+    assert_eq!(run_alternative(&programs[..1], &[1]), 100, "there is no other");
 }

@@ -3,8 +3,11 @@
 
 mod common;
 
-use common::asm::{EXITS, alu, alu_register, copy, jump_if, load, mov, store, store_number, wide};
-use common::{Input, Machine, answer};
+use common::asm::{
+    EXIT_INSN, alu_immediate, alu_register, jump_if, load, load_immediate_64, mov_immediate,
+    mov_register, store, store_immediate,
+};
+use common::{Input, Machine, verify_and_run};
 use trackway_jit::insn::{FRAME, Insn, alu, class, jump, mode, size, source};
 use trackway_jit::verify::Rules;
 
@@ -43,8 +46,8 @@ const MODELS: [Model; 14] = [
     (alu::MUL, 0, u64::wrapping_mul, u32::wrapping_mul),
     (alu::DIV, 0, |a, b| a.checked_div(b).unwrap_or(0), |a, b| a.checked_div(b).unwrap_or(0)),
     (alu::MOD, 0, |a, b| a.checked_rem(b).unwrap_or(a), |a, b| a.checked_rem(b).unwrap_or(a)),
-    (alu::DIV, 1, signed_div, |a, b| signed_div(sign(a), sign(b)) as u32),
-    (alu::MOD, 1, signed_mod, |a, b| signed_mod(sign(a), sign(b)) as u32),
+    (alu::DIV, 1, signed_div, |a, b| signed_div(sign_extend_32(a), sign_extend_32(b)) as u32),
+    (alu::MOD, 1, signed_mod, |a, b| signed_mod(sign_extend_32(a), sign_extend_32(b)) as u32),
     (alu::OR, 0, |a, b| a | b, |a, b| a | b),
     (alu::AND, 0, |a, b| a & b, |a, b| a & b),
     (alu::XOR, 0, |a, b| a ^ b, |a, b| a ^ b),
@@ -59,7 +62,7 @@ const MODELS: [Model; 14] = [
     ),
 ];
 
-fn sign(number: u32) -> u64 {
+fn sign_extend_32(number: u32) -> u64 {
     number as i32 as i64 as u64
 }
 
@@ -81,21 +84,21 @@ struct Runner {
 
 impl Runner {
     fn new(insns: &[Insn]) -> Self {
-        let bytes = common::bytes(insns);
-        let rejected = |rejection| panic!("{rejection}\n{}", common::listing(&bytes));
-        let verified = common::verified(&bytes, Rules::new(SLOTS)).unwrap_or_else(rejected);
+        let bytes = common::encode_insns(insns);
+        let rejected = |rejection| panic!("{rejection}\n{}", common::format_listing(&bytes));
+        let verified = common::verify_program(&bytes, Rules::new(SLOTS)).unwrap_or_else(rejected);
         let machine = cfg!(target_arch = "x86_64").then(|| Machine::new(&verified));
         Self { bytes, machine }
     }
 
     /// The answer, which is the same in both ways.
     fn run(&self, slots: &[u64; SLOTS]) -> u64 {
-        let verified = common::verified(&self.bytes, Rules::new(SLOTS)).expect("as before");
+        let verified = common::verify_program(&self.bytes, Rules::new(SLOTS)).expect("as before");
         let input = Input::of_slots(slots);
-        let (interpreted, _) = common::interpreted(&[verified], &input);
+        let (interpreted, _) = common::interpret_programs(&[verified], &input);
         if let Some(machine) = &self.machine {
             let answer = machine.run(&input);
-            let shown = || common::listing(&self.bytes);
+            let shown = || common::format_listing(&self.bytes);
             assert_eq!(answer, interpreted.answer, "{slots:#x?}\n{}", shown());
         }
         interpreted.answer
@@ -106,30 +109,30 @@ impl Runner {
 const SLOTS: usize = 10;
 
 /// Each register gets what is in its slot; then comes `body`, and the answer is the register `dst`.
-fn answers(dst: u8, body: &[Insn]) -> Runner {
-    let end = [copy(0, dst), EXITS];
-    Runner::new(&[&filled(), body, &end].concat())
+fn build_runner(dst: u8, body: &[Insn]) -> Runner {
+    let end = [mov_register(0, dst), EXIT_INSN];
+    Runner::new(&[&load_all_registers(), body, &end].concat())
 }
 
 /// The same, but the answer is the sum of all registers but `dst`.
-fn answers_others(dst: u8, body: &[Insn]) -> Runner {
+fn build_runner_of_others(dst: u8, body: &[Insn]) -> Runner {
     let mut end = Vec::new();
     for other in (1..10).filter(|&other| other != dst) {
         let is_first = dst == 0 && end.is_empty();
-        end.push(if is_first { copy(0, other) } else { alu_register(alu::ADD, 0, other) });
+        end.push(if is_first { mov_register(0, other) } else { alu_register(alu::ADD, 0, other) });
     }
-    end.push(EXITS);
-    Runner::new(&[&filled(), body, &end].concat())
+    end.push(EXIT_INSN);
+    Runner::new(&[&load_all_registers(), body, &end].concat())
 }
 
-fn filled() -> Vec<Insn> {
+fn load_all_registers() -> Vec<Insn> {
     // The frame's own register last.
     let registers = (0..10).filter(|&register| register != FRAME).chain([FRAME]);
     registers.map(|register| load(size::DW, register, FRAME, 8 * i16::from(register))).collect()
 }
 
 /// Slots with `a` for one register and `b` for another, and for the others what is easily told.
-fn slots(dst: u8, a: u64, src: u8, b: u64) -> [u64; SLOTS] {
+fn fill_slots(dst: u8, a: u64, src: u8, b: u64) -> [u64; SLOTS] {
     let mut slots = std::array::from_fn(|slot| 0x0101_0101_0101_0101 << slot);
     slots[usize::from(src)] = b;
     slots[usize::from(dst)] = a;
@@ -137,7 +140,7 @@ fn slots(dst: u8, a: u64, src: u8, b: u64) -> [u64; SLOTS] {
 }
 
 /// Both classes of a model: the class, and the answer.
-fn classes(model: &Model) -> [(u8, impl Fn(u64, u64) -> u64); 2] {
+fn models_by_class(model: &Model) -> [(u8, impl Fn(u64, u64) -> u64); 2] {
     let &(_, _, wide, narrow) = model;
     [class::ALU64, class::ALU].map(|class| {
         (class, move |a: u64, b: u64| match class {
@@ -150,19 +153,19 @@ fn classes(model: &Model) -> [(u8, impl Fn(u64, u64) -> u64); 2] {
 #[test]
 fn arithmetic_of_registers_is_what_the_model_says() {
     for model in &MODELS {
-        for (class, expected) in classes(model) {
+        for (class, expected) in models_by_class(model) {
             let (operation, offset) = (model.0, model.1);
             let op = class | source::X | operation;
-            let runner = answers(2, &[Insn { op, dst: 2, src: 3, offset, immediate: 0 }]);
-            for (a, b) in pairs() {
-                let answer = runner.run(&slots(2, a, 3, b));
+            let runner = build_runner(2, &[Insn { op, dst: 2, src: 3, offset, immediate: 0 }]);
+            for (a, b) in number_pairs() {
+                let answer = runner.run(&fill_slots(2, a, 3, b));
                 assert_eq!(answer, expected(a, b), "{op:#x} {offset} {a:#x} {b:#x}");
             }
         }
     }
 }
 
-fn pairs() -> impl Iterator<Item = (u64, u64)> {
+fn number_pairs() -> impl Iterator<Item = (u64, u64)> {
     NUMBERS.into_iter().flat_map(|a| NUMBERS.map(|b| (a, b)))
 }
 
@@ -178,13 +181,14 @@ fn every_register_serves_and_no_other_changes() {
         (0xffff_ffff_0000_0000, 0x40),
     ];
     for model in &MODELS {
-        for (class, expected) in classes(model) {
+        for (class, expected) in models_by_class(model) {
             for (dst, src) in (0..10).flat_map(|dst| (0..10).map(move |src| (dst, src))) {
                 let op = class | source::X | model.0;
                 let body = [Insn { op, dst, src, offset: model.1, immediate: 0 }];
-                let (of_dst, of_others) = (answers(dst, &body), answers_others(dst, &body));
+                let (of_dst, of_others) =
+                    (build_runner(dst, &body), build_runner_of_others(dst, &body));
                 for (a, b) in SOME {
-                    let slots = slots(dst, a, src, b);
+                    let slots = fill_slots(dst, a, src, b);
                     let b = if dst == src { a } else { b };
                     let case = format!("{op:#x} r{dst} r{src} {a:#x} {b:#x}");
                     assert_eq!(of_dst.run(&slots), expected(a, b), "{case}");
@@ -200,20 +204,21 @@ fn every_register_serves_and_no_other_changes() {
 #[test]
 fn arithmetic_with_immediates_is_what_the_model_says() {
     for model in &MODELS {
-        for (class, expected) in classes(model) {
-            for immediate in immediates() {
+        for (class, expected) in models_by_class(model) {
+            for immediate in edge_immediates() {
                 // rax has forms of its own; rdx and rcx are what division and shifts want.
                 for dst in [0, 3, 4, 8] {
                     let op = class | source::K | model.0;
                     let body = [Insn { op, dst, src: 0, offset: model.1, immediate }];
-                    let (runner, others) = (answers(dst, &body), answers_others(dst, &body));
+                    let (runner, others) =
+                        (build_runner(dst, &body), build_runner_of_others(dst, &body));
                     for a in NUMBERS {
-                        let slots = slots(dst, a, dst, a);
+                        let slots = fill_slots(dst, a, dst, a);
                         let b = immediate as i64 as u64;
                         let case = format!("{op:#x} {a:#x} {immediate}");
                         assert_eq!(runner.run(&slots), expected(a, b), "{case}");
                     }
-                    let slots = slots(dst, 77, dst, 77);
+                    let slots = fill_slots(dst, 77, dst, 77);
                     let kept = (0..10).filter(|&other| other != usize::from(dst));
                     let sum = kept.fold(0_u64, |sum, other| sum.wrapping_add(slots[other]));
                     assert_eq!(others.run(&slots), sum, "{op:#x} {immediate}");
@@ -223,7 +228,7 @@ fn arithmetic_with_immediates_is_what_the_model_says() {
     }
 }
 
-fn immediates() -> impl Iterator<Item = i32> {
+fn edge_immediates() -> impl Iterator<Item = i32> {
     [0, 1, 2, 3, 31, 32, 63, 64, 127, 128, -1, -128, -129, i32::MAX, i32::MIN].into_iter()
 }
 
@@ -246,9 +251,9 @@ fn negation_and_byte_orders() {
     ];
     for (op, immediate, expected) in CASES {
         for dst in 0..10 {
-            let runner = answers(dst, &[Insn { op, dst, src: 0, offset: 0, immediate }]);
+            let runner = build_runner(dst, &[Insn { op, dst, src: 0, offset: 0, immediate }]);
             for a in NUMBERS {
-                let answer = runner.run(&slots(dst, a, dst, a));
+                let answer = runner.run(&fill_slots(dst, a, dst, a));
                 assert_eq!(answer, expected(a), "{op:#x} {immediate} {a:#x}");
             }
         }
@@ -268,9 +273,13 @@ fn moves_that_extend_by_the_sign() {
     for (class, offset, expected) in CASES {
         for (dst, src) in (0..10).flat_map(|dst| [(dst, 9 - dst), (dst, dst), (0, dst)]) {
             let op = class | source::X | alu::MOV;
-            let runner = answers(dst, &[Insn { op, dst, src, offset, immediate: 0 }]);
+            let runner = build_runner(dst, &[Insn { op, dst, src, offset, immediate: 0 }]);
             for b in NUMBERS {
-                assert_eq!(runner.run(&slots(dst, b, src, b)), expected(b), "{op:#x} {offset}");
+                assert_eq!(
+                    runner.run(&fill_slots(dst, b, src, b)),
+                    expected(b),
+                    "{op:#x} {offset}"
+                );
             }
         }
     }
@@ -292,7 +301,8 @@ fn jumps_are_taken_as_the_model_says() {
         (jump::JSLT, |a, b| (a as i64) < b as i64, |a, b| (a as i32) < b as i32),
         (jump::JSLE, |a, b| a as i64 <= b as i64, |a, b| a as i32 <= b as i32),
     ];
-    let program = |insn: Insn| Runner::new(&[&filled(), &[insn][..], &ONE_OR_ZERO].concat());
+    let program =
+        |insn: Insn| Runner::new(&[&load_all_registers(), &[insn][..], &ONE_OR_ZERO].concat());
     for (operation, wide, narrow) in JUMPS {
         for class in [class::JMP, class::JMP32] {
             let expected = |a: u64, b: u64| match class {
@@ -302,17 +312,21 @@ fn jumps_are_taken_as_the_model_says() {
             for (dst, src) in [(2, 3), (0, 9), (8, 8), (6, 5)] {
                 let op = class | source::X | operation;
                 let runner = program(Insn { op, dst, src, offset: 2, immediate: 0 });
-                for (a, b) in pairs() {
+                for (a, b) in number_pairs() {
                     let b = if dst == src { a } else { b };
-                    assert_eq!(runner.run(&slots(dst, a, src, b)), expected(a, b), "{op:#x}");
+                    assert_eq!(runner.run(&fill_slots(dst, a, src, b)), expected(a, b), "{op:#x}");
                 }
             }
-            for (dst, immediate) in immediates().flat_map(|i| [(0, i), (1, i), (9, i)]) {
+            for (dst, immediate) in edge_immediates().flat_map(|i| [(0, i), (1, i), (9, i)]) {
                 let op = class | source::K | operation;
                 let runner = program(Insn { op, dst, src: 0, offset: 2, immediate });
                 for a in NUMBERS {
                     let b = immediate as i64 as u64;
-                    assert_eq!(runner.run(&slots(dst, a, dst, a)), expected(a, b), "{op:#x} {b}");
+                    assert_eq!(
+                        runner.run(&fill_slots(dst, a, dst, a)),
+                        expected(a, b),
+                        "{op:#x} {b}"
+                    );
                 }
             }
         }
@@ -320,7 +334,7 @@ fn jumps_are_taken_as_the_model_says() {
 }
 
 /// Answers 0, and behind that 1.
-const ONE_OR_ZERO: [Insn; 4] = [mov(0, 0), EXITS, mov(0, 1), EXITS];
+const ONE_OR_ZERO: [Insn; 4] = [mov_immediate(0, 0), EXIT_INSN, mov_immediate(0, 1), EXIT_INSN];
 
 #[test]
 fn jumps_of_every_distance_arrive() {
@@ -331,10 +345,11 @@ fn jumps_of_every_distance_arrive() {
             let (offset, immediate) = if is_long { (0, between) } else { (between as i16, 0) };
             let jump = Insn { op, dst, src: 0, offset, immediate };
             // Behind an unconditional jump there must be a way in: a jump over it.
-            let mut insns = vec![mov(6, 0), mov(7, 0), jump_if(jump::JNE, 6, 0, 1), jump];
-            insns.extend((0..between).map(|_| alu(alu::ADD, 7, 1)));
-            insns.extend([copy(0, 7), EXITS]);
-            assert_eq!(answer(&insns, &Input::default()), 0, "{op:#x} over {between}");
+            let mut insns =
+                vec![mov_immediate(6, 0), mov_immediate(7, 0), jump_if(jump::JNE, 6, 0, 1), jump];
+            insns.extend((0..between).map(|_| alu_immediate(alu::ADD, 7, 1)));
+            insns.extend([mov_register(0, 7), EXIT_INSN]);
+            assert_eq!(verify_and_run(&insns, &Input::default()), 0, "{op:#x} over {between}");
         }
     }
 }
@@ -348,19 +363,19 @@ fn loads_and_stores_of_every_size() {
             let part = number >> (8 * start) & mask;
             for register in 0..10 {
                 let at = start as i16 + 8;
-                let insns = [load(size, register, FRAME, at), copy(0, register), EXITS];
-                assert_eq!(answer(&insns, &Input::of_slots(&[0, number])), part);
+                let insns = [load(size, register, FRAME, at), mov_register(0, register), EXIT_INSN];
+                assert_eq!(verify_and_run(&insns, &Input::of_slots(&[0, number])), part);
                 // To the stack, which is reached by a copy of its end in another register.
                 let base = if register == 5 { 6 } else { 5 };
                 let insns = [
                     load(size::DW, register, FRAME, 0),
-                    copy(base, 10),
-                    store_number(size::DW, base, -16, 0),
+                    mov_register(base, 10),
+                    store_immediate(size::DW, base, -16, 0),
                     store(size, base, start as i16 - 16, register),
                     load(size::DW, 0, 10, -16),
-                    EXITS,
+                    EXIT_INSN,
                 ];
-                let stored = answer(&insns, &Input::of_slots(&[number]));
+                let stored = verify_and_run(&insns, &Input::of_slots(&[number]));
                 assert_eq!(stored, (number & mask) << (8 * start), "{size:#x} r{register}");
             }
             if bytes < 8 {
@@ -369,19 +384,23 @@ fn loads_and_stores_of_every_size() {
                 let unused = 64 - 8 * bytes;
                 let expected = ((part << unused) as i64 >> unused) as u64;
                 let input = Input::of_slots(&[number]);
-                assert_eq!(answer(&[signed, EXITS], &input), expected);
+                assert_eq!(verify_and_run(&[signed, EXIT_INSN], &input), expected);
             }
         }
-        for immediate in immediates() {
+        for immediate in edge_immediates() {
             let insns = [
-                mov(0, -1),
+                mov_immediate(0, -1),
                 store(size::DW, 10, -8, 0),
-                store_number(size, 10, -8, immediate),
+                store_immediate(size, 10, -8, immediate),
                 load(size::DW, 0, 10, -8),
-                EXITS,
+                EXIT_INSN,
             ];
             let expected = !mask | (immediate as i64 as u64 & mask);
-            assert_eq!(answer(&insns, &Input::default()), expected, "{size:#x} {immediate}");
+            assert_eq!(
+                verify_and_run(&insns, &Input::default()),
+                expected,
+                "{size:#x} {immediate}"
+            );
         }
     }
 }
@@ -390,8 +409,9 @@ fn loads_and_stores_of_every_size() {
 fn numbers_of_every_size_are_loaded() {
     for number in NUMBERS {
         for dst in 0..10 {
-            let insns = [&wide(dst, number)[..], &[copy(0, dst), EXITS]].concat();
-            assert_eq!(answer(&insns, &Input::default()), number);
+            let insns =
+                [&load_immediate_64(dst, number)[..], &[mov_register(0, dst), EXIT_INSN]].concat();
+            assert_eq!(verify_and_run(&insns, &Input::default()), number);
         }
     }
 }
@@ -402,18 +422,19 @@ fn every_register_is_a_base() {
     let input = Input::of_slots(&[11, 22]);
     for base in 1..10 {
         for (offset, expected) in [(0, 11), (8, 22)] {
-            let from_frame = [copy(base, FRAME), load(size::DW, 0, base, offset), EXITS];
-            assert_eq!(answer(&from_frame, &input), expected, "r{base} + {offset}");
+            let from_frame =
+                [mov_register(base, FRAME), load(size::DW, 0, base, offset), EXIT_INSN];
+            assert_eq!(verify_and_run(&from_frame, &input), expected, "r{base} + {offset}");
             for at in [-8, -256, -512] {
                 let insns = [
-                    copy(base, 10),
-                    alu(alu::ADD, base, at - i32::from(offset)),
-                    store_number(size::W, base, offset, 33),
-                    store_number(size::W, base, offset + 4, 44),
+                    mov_register(base, 10),
+                    alu_immediate(alu::ADD, base, at - i32::from(offset)),
+                    store_immediate(size::W, base, offset, 33),
+                    store_immediate(size::W, base, offset + 4, 44),
                     load(size::DW, 0, 10, at as i16),
-                    EXITS,
+                    EXIT_INSN,
                 ];
-                assert_eq!(answer(&insns, &input), 44 << 32 | 33, "r{base} + {offset}");
+                assert_eq!(verify_and_run(&insns, &input), 44 << 32 | 33, "r{base} + {offset}");
             }
         }
     }
@@ -421,12 +442,12 @@ fn every_register_is_a_base() {
 
 #[test]
 fn frames_that_lack_slots_record_nothing() {
-    let insns = [mov(0, 1), EXITS];
-    let bytes = common::bytes(&insns);
-    let verified = common::verified(&bytes, Rules::new(2)).expect("accepted");
+    let insns = [mov_immediate(0, 1), EXIT_INSN];
+    let bytes = common::encode_insns(&insns);
+    let verified = common::verify_program(&bytes, Rules::new(2)).expect("accepted");
     for (slots, expected) in [(0, 0), (1, 0), (2, 1), (3, 1)] {
         let input = Input { slots: vec![0; slots], ..Input::default() };
-        assert_eq!(common::interpret(&[verified], &input).is_ok(), expected == 1);
+        assert_eq!(common::try_interpret_programs(&[verified], &input).is_ok(), expected == 1);
         if cfg!(target_arch = "x86_64") {
             assert_eq!(Machine::new(&verified).run_of(2, &input), expected, "{slots} slots");
         }

@@ -7,10 +7,11 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::asm::{
-    EXITS, alu, call_function, copy, function, goto, help, jump_if, load, mov, store_number,
+    EXIT_INSN, alu_immediate, call_function, call_helper, jump_always, jump_if, load,
+    load_function_address, mov_immediate, mov_register, store_immediate,
 };
-use common::generate::{Dice, SLOTS, program};
-use common::{Machine, bytes, listing, verified};
+use common::generate::{Dice, SLOTS, random_program};
+use common::{Machine, encode_insns, format_listing, verify_program};
 use iced_x86::{
     Code, Decoder, DecoderOptions, Formatter, Instruction, Mnemonic, NasmFormatter, OpKind,
     Register,
@@ -19,25 +20,25 @@ use trackway_jit::frame::{Environment, Frame};
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{Insn, alu, jump, size};
 use trackway_jit::verify::Rules;
-use trackway_jit::x86::{EmitError, emit};
+use trackway_jit::x86::{EmitError, emit_program};
 
-fn machine(insns: &[Insn]) -> Machine {
-    let bytes = bytes(insns);
+fn compile_insns(insns: &[Insn]) -> Machine {
+    let bytes = encode_insns(insns);
     let rules = Rules { steps_max: u64::MAX, ..Rules::new(SLOTS as usize) };
-    let rejected = |rejection| panic!("{rejection}\n{}", listing(&bytes));
-    Machine::new(&verified(&bytes, rules).unwrap_or_else(rejected))
+    let rejected = |rejection| panic!("{rejection}\n{}", format_listing(&bytes));
+    Machine::new(&verify_program(&bytes, rules).unwrap_or_else(rejected))
 }
 
-fn decoded(code: &[u8]) -> Vec<Instruction> {
+fn disassemble(code: &[u8]) -> Vec<Instruction> {
     Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter().collect()
 }
 
 /// The code as text, an instruction a line.
-fn text(code: &[u8]) -> String {
+fn format_disassembly(code: &[u8]) -> String {
     let mut formatter = NasmFormatter::new();
     formatter.options_mut().set_branch_leading_zeros(false);
     let mut lines = String::new();
-    for instruction in decoded(code) {
+    for instruction in disassemble(code) {
         formatter.format(&instruction, &mut lines);
         lines.push('\n');
     }
@@ -47,9 +48,9 @@ fn text(code: &[u8]) -> String {
 #[test]
 fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
     for seed in 0..400 {
-        let insns = program(&mut Dice::new(seed + 5_000_000));
-        let Machine { code, places, .. } = &machine(&insns);
-        let instructions = decoded(code);
+        let insns = random_program(&mut Dice::new(seed + 5_000_000));
+        let Machine { code, places, .. } = &compile_insns(&insns);
+        let instructions = disassemble(code);
         let starts: BTreeSet<u64> =
             instructions.iter().map(|instruction| instruction.ip()).collect();
         assert_eq!(instructions.last().map(|last| last.next_ip()), Some(code.len() as u64));
@@ -85,10 +86,10 @@ fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
 #[test]
 fn pushes_and_pops_are_even() {
     for seed in 0..200 {
-        let insns = program(&mut Dice::new(seed + 6_000_000));
+        let insns = random_program(&mut Dice::new(seed + 6_000_000));
         let mut pushed: Vec<Register> = Vec::new();
         let mut popped = 0;
-        for instruction in decoded(&machine(&insns).code) {
+        for instruction in disassemble(&compile_insns(&insns).code) {
             match instruction.mnemonic() {
                 Mnemonic::Endbr64 => {}
                 Mnemonic::Push if popped == 0 => pushed.push(instruction.op0_register()),
@@ -115,7 +116,13 @@ fn pushes_and_pops_are_even() {
 /// A string's edges: no call, nothing but the registers of a call, one place behind all branches.
 #[test]
 fn edges_are_compared_in_the_place_of_a_call() {
-    let code = machine(&[mov(2, 0), mov(3, 1), mov(4, 2), help(Helper::StringEdges2), EXITS]);
+    let code = compile_insns(&[
+        mov_immediate(2, 0),
+        mov_immediate(3, 1),
+        mov_immediate(4, 2),
+        call_helper(Helper::StringEdges2),
+        EXIT_INSN,
+    ]);
     let expected = "\
 endbr64
 xor esi,esi
@@ -136,21 +143,21 @@ sete al
 movzx eax,al
 ret
 ";
-    assert_eq!(text(&code.code), expected);
+    assert_eq!(format_disassembly(&code.code), expected);
 }
 
 /// The filter that the bar is set for: predicates on integers, one after the other.
 #[test]
 fn a_predicate_is_a_load_a_comparison_and_a_short_jump() {
-    let code = machine(&[
+    let code = compile_insns(&[
         load(size::DW, 2, 1, 0),
         jump_if(jump::JLE, 2, 500, 4),
         load(size::DW, 2, 1, 8),
         jump_if(jump::JNE, 2, 0, 2),
-        mov(0, 1),
-        EXITS,
-        mov(0, 0),
-        EXITS,
+        mov_immediate(0, 1),
+        EXIT_INSN,
+        mov_immediate(0, 0),
+        EXIT_INSN,
     ]);
     let expected = "\
         endbr64\n\
@@ -164,20 +171,20 @@ fn a_predicate_is_a_load_a_comparison_and_a_short_jump() {
         ret\n\
         xor eax,eax\n\
         ret\n";
-    assert_eq!(text(&code.code), expected);
+    assert_eq!(format_disassembly(&code.code), expected);
 }
 
 #[test]
 fn only_what_is_used_is_saved() {
-    let code = machine(&[
-        copy(6, 1),
-        help(Helper::Random),
+    let code = compile_insns(&[
+        mov_register(6, 1),
+        call_helper(Helper::Random),
         load(size::W, 1, 6, 4),
-        mov(9, -1),
-        store_number(size::DW, 10, -24, 7),
-        EXITS,
+        mov_immediate(9, -1),
+        store_immediate(size::DW, 10, -24, 7),
+        EXIT_INSN,
     ]);
-    let text = text(&code.code);
+    let text = format_disassembly(&code.code);
     let lines: Vec<&str> = text.lines().collect();
     // 24 bytes, and 8 more: with the return address and three registers they would be 7 words,
     // and calls want an even number.
@@ -185,8 +192,8 @@ fn only_what_is_used_is_saved() {
     assert_eq!(lines[..6], begins);
     assert!(text.ends_with("pop r15\npop rbx\nleave\nret\n"), "{text}");
     // Without a stack there is none, but where a call wants it aligned.
-    let plain = machine(&[help(Helper::Random), EXITS]);
-    let text = self::text(&plain.code);
+    let plain = compile_insns(&[call_helper(Helper::Random), EXIT_INSN]);
+    let text = self::format_disassembly(&plain.code);
     assert!(text.starts_with("endbr64\npush rax\nmov "), "{text}");
     assert!(text.ends_with("call rax\npop rcx\nret\n"), "{text}");
 }
@@ -196,11 +203,11 @@ fn only_what_is_used_is_saved() {
 fn short_jumps_reach_127_bytes() {
     for (count, is_short) in [(31, true), (32, false)] {
         // Four bytes each, and a return behind.
-        let mut insns = vec![mov(0, 0), jump_if(jump::JEQ, 0, 0, count)];
-        insns.extend((0..count).map(|_| alu(alu::ADD, 0, 1)));
-        insns.push(EXITS);
-        let code = machine(&insns).code;
-        let jump = decoded(&code).into_iter().find(|i| i.mnemonic() == Mnemonic::Je);
+        let mut insns = vec![mov_immediate(0, 0), jump_if(jump::JEQ, 0, 0, count)];
+        insns.extend((0..count).map(|_| alu_immediate(alu::ADD, 0, 1)));
+        insns.push(EXIT_INSN);
+        let code = compile_insns(&insns).code;
+        let jump = disassemble(&code).into_iter().find(|i| i.mnemonic() == Mnemonic::Je);
         let is = jump.map(|jump| jump.op0_kind() == OpKind::NearBranch64 && jump.len() == 2);
         assert_eq!(is, Some(is_short), "{count}");
     }
@@ -211,33 +218,35 @@ fn short_jumps_reach_127_bytes() {
 fn the_stack_is_aligned_at_calls() {
     /// Answers where the stack is when it is called: 8 of 16 bytes, with the return address.
     #[unsafe(naked)]
-    extern "C" fn misaligned() -> u64 {
+    extern "C" fn stack_misalignment() -> u64 {
         core::arch::naked_asm!("mov rax, rsp", "and rax, 15", "ret")
     }
-    let environment = Environment::new(&[], &[], misaligned, misaligned);
+    let environment = Environment::new(&[], &[], stack_misalignment, stack_misalignment);
     for saved in 0..16 {
         for stack in [0, 8, 16] {
             let body = |last: &[Insn]| {
-                let mut insns: Vec<Insn> =
-                    (6..10).filter(|r| saved >> (r - 6) & 1 != 0).map(|r| mov(r, 1)).collect();
+                let mut insns: Vec<Insn> = (6..10)
+                    .filter(|r| saved >> (r - 6) & 1 != 0)
+                    .map(|r| mov_immediate(r, 1))
+                    .collect();
                 if stack > 0 {
-                    insns.push(store_number(size::DW, 10, -stack, 1));
+                    insns.push(store_immediate(size::DW, 10, -stack, 1));
                 }
                 [&insns[..], last].concat()
             };
             // From the program, from a function of it, and from that one called by `any`.
-            let inner = body(&[help(Helper::TimeNs), EXITS]);
-            let mut outer = vec![load(size::DW, 2, 1, 0), mov(3, 5)];
-            outer.extend(function(4, 3));
-            outer.extend([help(Helper::Any), EXITS]);
-            let function = body(&[call_function(1), EXITS]);
-            let direct = machine(&inner);
-            let within = machine(&[&function[..], &inner].concat());
+            let inner = body(&[call_helper(Helper::TimeNs), EXIT_INSN]);
+            let mut outer = vec![load(size::DW, 2, 1, 0), mov_immediate(3, 5)];
+            outer.extend(load_function_address(4, 3));
+            outer.extend([call_helper(Helper::Any), EXIT_INSN]);
+            let function = body(&[call_function(1), EXIT_INSN]);
+            let direct = compile_insns(&inner);
+            let within = compile_insns(&[&function[..], &inner].concat());
             // `any` says whether the answer is not 0: 8, less 8, is 0.
             let mut element = inner.clone();
             element.pop();
-            element.extend([alu(alu::SUB, 0, 8), EXITS]);
-            let any = machine(&[&outer[..], &element].concat());
+            element.extend([alu_immediate(alu::SUB, 0, 8), EXIT_INSN]);
+            let any = compile_insns(&[&outer[..], &element].concat());
             let bytes = [1, 2];
             let mut frame = Frame::new(&environment, &bytes);
             for _ in 0..SLOTS {
@@ -252,28 +261,28 @@ fn the_stack_is_aligned_at_calls() {
 
 #[test]
 fn what_does_not_fit_is_not_emitted() {
-    let bytes = bytes(&[mov(0, 1), goto(0), EXITS]);
-    let verified = verified(&bytes, Rules::new(0)).expect("accepted");
+    let bytes = encode_insns(&[mov_immediate(0, 1), jump_always(0), EXIT_INSN]);
+    let verified = verify_program(&bytes, Rules::new(0)).expect("accepted");
     let mut places = [0; 4];
-    let size = emit(&verified, &mut [0; 100], &mut places).expect("room").size_bytes;
+    let size = emit_program(&verified, &mut [0; 100], &mut places).expect("room").size_bytes;
     assert_eq!(size, 4 + 5 + 1);
     for room in 0..size {
-        let result = emit(&verified, &mut vec![0; room], &mut places);
+        let result = emit_program(&verified, &mut vec![0; room], &mut places);
         assert_eq!(result.err(), Some(EmitError::NoRoom));
     }
-    let code = emit(&verified, &mut vec![0; size], &mut places).expect("just enough");
+    let code = emit_program(&verified, &mut vec![0; size], &mut places).expect("just enough");
     assert_eq!((code.range(0), code.range(1)), (Some(0..9), Some(9..9)));
     assert_eq!((code.range(2), code.range(3)), (Some(9..10), None));
     let mut few = [0; 3];
-    let result = emit(&verified, &mut [0; 100], &mut few);
+    let result = emit_program(&verified, &mut [0; 100], &mut few);
     assert_eq!(result.err(), Some(EmitError::NoRoom));
 }
 
 /// The same bytes, wherever they are.
 #[test]
 fn code_does_not_depend_on_its_place() {
-    let insns = program(&mut Dice::new(77));
-    let (one, other) = (machine(&insns), machine(&insns));
+    let insns = random_program(&mut Dice::new(77));
+    let (one, other) = (compile_insns(&insns), compile_insns(&insns));
     assert_ne!(one.entry() as usize, other.entry() as usize);
     assert_eq!(one.code, other.code);
 }
@@ -282,8 +291,15 @@ fn code_does_not_depend_on_its_place() {
 #[test]
 fn bytes_are_compared_in_the_place_of_a_call() {
     let code = |helper| {
-        let code = machine(&[mov(2, 0), mov(3, 1), mov(4, 2), help(helper), EXITS]).code;
-        let code = text(&code);
+        let code = compile_insns(&[
+            mov_immediate(2, 0),
+            mov_immediate(3, 1),
+            mov_immediate(4, 2),
+            call_helper(helper),
+            EXIT_INSN,
+        ])
+        .code;
+        let code = format_disassembly(&code);
         let behind = code.split_once("mov ecx,2\n").expect("arguments").1;
         behind.strip_suffix("ret\n").expect("an end").to_owned()
     };

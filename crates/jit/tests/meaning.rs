@@ -9,7 +9,7 @@ use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
 const NEEDS: [Need<'static>; 2] =
     [Need { kind: Kind::Unsigned, path: "state" }, Need { kind: Kind::Sequence, path: "xs" }];
 
-fn object() -> Vec<u8> {
+fn encode_object() -> Vec<u8> {
     let exit = Insn { op: 0x95, dst: 0, src: 0, offset: 0, immediate: 0 };
     let parts = AlternativeParts { needs: &NEEDS, constants: b"", programs: &[&[exit]] };
     let mut bytes = vec![0; 256];
@@ -19,41 +19,41 @@ fn object() -> Vec<u8> {
 }
 
 /// An event with a state of this type and with these labels, and a sequence of these.
-fn event(state: Scalar, labels: &[(&str, i64)], xs: Scalar) -> Vec<u8> {
+fn encode_event(state: Scalar, labels: &[(&str, i64)], xs: Scalar) -> Vec<u8> {
     let mut buffer = [0; 256];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"event", 6).expect("room");
-    let added = encoder.field(b"state", Shape::Enumeration, Some(state), 0, labels.len());
+    let added = encoder.add_field(b"state", Shape::Enumeration, Some(state), 0, labels.len());
     added.expect("room");
     for (name, value) in labels {
-        encoder.label(name.as_bytes(), *value, *value).expect("room");
+        encoder.add_label(name.as_bytes(), *value, *value).expect("room");
     }
-    encoder.field(b"xs", Shape::Sequence, Some(xs), 0, 0).expect("room");
+    encoder.add_field(b"xs", Shape::Sequence, Some(xs), 0, 0).expect("room");
     encoder.finish().to_vec()
 }
 
-fn are_of(event: &[u8], records: &[[u8; 8]]) -> bool {
+fn meets_meanings(event: &[u8], records: &[[u8; 8]]) -> bool {
     let bytes: Vec<u8> = HEAD.into_iter().chain(records.concat()).collect();
-    let object = object();
+    let object = encode_object();
     let object = Object::decode(&object).expect("an object");
     let alternative = object.alternatives().next().expect("one");
     let fields = FieldViews::new(event).expect("a description");
     Meanings::decode(&bytes).expect("meanings").are_of(&fields, 0, &alternative)
 }
 
-fn labels_of(event: &[u8]) -> u32 {
+fn label_hash_of(event: &[u8]) -> u32 {
     let field = FieldViews::new(event).expect("a description").next().expect("a field");
     hash_of_labels(field.labels)
 }
 
 #[test]
 fn an_event_is_one_if_each_need_has_one_of_its_meanings() {
-    let first = event(Scalar::U8, &[("OK", 0), ("BAD", 1)], Scalar::U32);
-    let second = event(Scalar::U64, &[("OK", 0), ("BAD", 2)], Scalar::I8);
-    assert_ne!(labels_of(&first), labels_of(&second));
+    let first = encode_event(Scalar::U8, &[("OK", 0), ("BAD", 1)], Scalar::U32);
+    let second = encode_event(Scalar::U64, &[("OK", 0), ("BAD", 2)], Scalar::I8);
+    assert_ne!(label_hash_of(&first), label_hash_of(&second));
     let narrow = Meaning { is_narrow: true, ..Meaning::default() };
     let wide = Meaning { is_wide: true, ..Meaning::default() };
     let of_array = Meaning { is_of_array: true, ..Meaning::default() };
-    let labels = |event| Meaning { labels: Some(labels_of(event)), ..Meaning::default() };
+    let labels = |event| Meaning { labels: Some(label_hash_of(event)), ..Meaning::default() };
     let elements = |of| Meaning { elements: Some(of), ..Meaning::default() };
     let nobodys = Meaning { is_nobodys: true, ..Meaning::default() };
     for (records, is_of_first, is_of_second) in [
@@ -72,8 +72,8 @@ fn an_event_is_one_if_each_need_has_one_of_its_meanings() {
         // Of another alternative.
         (vec![nobodys.record(1, 0)], true, true),
     ] {
-        assert_eq!(are_of(&first, &records), is_of_first, "{records:?}");
-        assert_eq!(are_of(&second, &records), is_of_second, "{records:?}");
+        assert_eq!(meets_meanings(&first, &records), is_of_first, "{records:?}");
+        assert_eq!(meets_meanings(&second, &records), is_of_second, "{records:?}");
     }
 }
 

@@ -7,19 +7,19 @@ use trackway_jit::object::{self, AlternativeParts, EncodeError, Need, Object};
 use trackway_jit::{CELLS_MAX, INSTRUCTIONS_MAX, Kind, SLOTS_MAX};
 
 /// An alternative that owns what it is made of.
-type Owned = (Vec<(u8, String)>, Vec<u8>, Vec<Vec<u64>>);
+type OwnedAlternative = (Vec<(u8, String)>, Vec<u8>, Vec<Vec<u64>>);
 
-fn alternative() -> impl Strategy<Value = Owned> {
+fn any_alternative() -> impl Strategy<Value = OwnedAlternative> {
     let need = (1..=5u8, "[a-z.é]{1,20}");
     (vec(need, 0..9), vec(any::<u8>(), 0..40), vec(vec(any::<u64>(), 1..20), 1..4))
 }
 
-fn encoded(cells: u8, alternatives: &[Owned]) -> Result<Vec<u8>, EncodeError> {
+fn encode_object(cells: u8, alternatives: &[OwnedAlternative]) -> Result<Vec<u8>, EncodeError> {
     let needs: Vec<Vec<Need<'_>>> =
-        alternatives.iter().map(|(needs, ..)| needs.iter().map(need).collect()).collect();
+        alternatives.iter().map(|(needs, ..)| needs.iter().map(make_need).collect()).collect();
     let programs: Vec<Vec<Vec<Insn>>> = alternatives
         .iter()
-        .map(|(_, _, programs)| programs.iter().map(|bits| insns(bits)).collect())
+        .map(|(_, _, programs)| programs.iter().map(|bits| decode_insns(bits)).collect())
         .collect();
     let programs: Vec<Vec<&[Insn]>> =
         programs.iter().map(|programs| programs.iter().map(Vec::as_slice).collect()).collect();
@@ -38,15 +38,15 @@ fn encoded(cells: u8, alternatives: &[Owned]) -> Result<Vec<u8>, EncodeError> {
     Ok(buffer)
 }
 
-fn need((kind, path): &(u8, String)) -> Need<'_> {
+fn make_need((kind, path): &(u8, String)) -> Need<'_> {
     Need { kind: Kind::from_code(*kind).expect("a kind"), path }
 }
 
-fn insns(bits: &[u64]) -> Vec<Insn> {
+fn decode_insns(bits: &[u64]) -> Vec<Insn> {
     bits.iter().map(|bits| Insn::decode(bits.to_le_bytes())).collect()
 }
 
-fn decoded(bytes: &[u8]) -> Option<(u8, Vec<Owned>)> {
+fn decode_object(bytes: &[u8]) -> Option<(u8, Vec<OwnedAlternative>)> {
     let object = Object::decode(bytes).ok()?;
     let alternatives = object.alternatives().map(|alternative| {
         let needs = alternative.needs().map(|need| (need.kind as u8, need.path.to_owned()));
@@ -63,24 +63,24 @@ proptest! {
     #[test]
     fn what_was_encoded_comes_back(
         cells in 0..=CELLS_MAX as u8,
-        alternatives in vec(alternative(), 1..5),
+        alternatives in vec(any_alternative(), 1..5),
     ) {
-        let bytes = encoded(cells, &alternatives).expect("encoded");
-        prop_assert_eq!(decoded(&bytes), Some((cells, alternatives)));
+        let bytes = encode_object(cells, &alternatives).expect("encoded");
+        prop_assert_eq!(decode_object(&bytes), Some((cells, alternatives)));
     }
 
     /// Any cut is noticed, and a changed byte makes either no object or one with other contents.
     #[test]
     fn damage_is_noticed(
-        alternatives in vec(alternative(), 1..3),
+        alternatives in vec(any_alternative(), 1..3),
         at in any::<prop::sample::Index>(),
         by in 1..=255u8,
     ) {
-        let mut bytes = encoded(3, &alternatives).expect("encoded");
+        let mut bytes = encode_object(3, &alternatives).expect("encoded");
         let at = at.index(bytes.len());
         prop_assert!(Object::decode(&bytes[..at]).is_err());
         bytes[at] ^= by;
-        prop_assert_ne!(decoded(&bytes), Some((3, alternatives)));
+        prop_assert_ne!(decode_object(&bytes), Some((3, alternatives)));
     }
 
     /// Hostile bytes behind an honest head: no panic, and what is said to be there is there.
@@ -109,7 +109,7 @@ proptest! {
 
 #[test]
 fn bytes_are_those_of_the_contract() {
-    let bytes = encoded(2, &[(vec![(4, "path".into())], b"ab".to_vec(), vec![vec![0x95]])]);
+    let bytes = encode_object(2, &[(vec![(4, "path".into())], b"ab".to_vec(), vec![vec![0x95]])]);
     let expected = [
         b"twf\x01\x01\x02".as_slice(), // one alternative, two cells
         b"\x01\x01\x02\x00",           // one need, one program, two bytes of constants
@@ -125,8 +125,8 @@ fn bytes_are_those_of_the_contract() {
 #[test]
 fn what_would_not_be_read_is_not_written() {
     let one = || (vec![(1, "x".to_owned())], Vec::new(), vec![vec![0x95]]);
-    let unfit = |cells, alternatives: &[Owned]| {
-        matches!(encoded(cells, alternatives), Err(EncodeError::Invalid(_)))
+    let unfit = |cells, alternatives: &[OwnedAlternative]| {
+        matches!(encode_object(cells, alternatives), Err(EncodeError::Invalid(_)))
     };
     assert!(!unfit(0, &[one()]));
     assert!(unfit(CELLS_MAX as u8 + 1, &[one()]), "too many cells");

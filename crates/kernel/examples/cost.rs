@@ -14,17 +14,17 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::select::Selection;
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
 /// Rounds of each variant.
 const ROUNDS: usize = 40;
 /// Events of a measurement.
 const EVENTS: u32 = 1000;
 /// Measurements in a row.
-const TURNS: usize = 8;
+const MEASUREMENTS_PER_TURN: usize = 8;
 
 /// Measures a switch between two threads on one CPU that wake each other.
-fn switches() -> Duration {
+fn measure_switch() -> Duration {
     let (mut ping_out, mut ping_in) = std::io::pipe().expect("a pipe");
     let (mut pong_out, mut pong_in) = std::io::pipe().expect("a pipe");
     let other = std::thread::spawn(move || {
@@ -47,7 +47,7 @@ fn switches() -> Duration {
 }
 
 /// Measures a system call.
-fn calls() -> Duration {
+fn measure_system_call() -> Duration {
     // SAFETY: it has no arguments.
     let go = || unsafe { libc::syscall(libc::SYS_getppid) };
     let begin = Instant::now();
@@ -75,10 +75,10 @@ impl ProgramVariant<'_> {
     }
 }
 
-fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
+fn compare_programs(event: &Event, btf: &Btf, go: fn() -> Duration) {
     let layout = BufferLayout::new(16, 4, 1).expect("a layout");
-    let buffers =
-        Buffers::new(layout, cpus(), BufferMode::Overwrite).expect("there was a map already");
+    let buffers = Buffers::new(layout, count_possible_cpus(), BufferMode::Overwrite)
+        .expect("there was a map already");
     let code = |plan: &EventPlan| {
         generate_program(
             plan,
@@ -99,7 +99,7 @@ fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
     for round in 0..ROUNDS {
         for turn in 0..3 {
             let at = (round + turn) % 3;
-            let mut measure = || took[at].extend((0..TURNS).map(|_| go()));
+            let mut measure = || took[at].extend((0..MEASUREMENTS_PER_TURN).map(|_| go()));
             let Some(way) = ways.get(at) else {
                 measure();
                 continue;
@@ -136,7 +136,7 @@ fn compare(event: &Event, btf: &Btf, go: fn() -> Duration) {
 }
 
 /// Returns the number of possible CPUs.
-fn cpus() -> usize {
+fn count_possible_cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
@@ -145,8 +145,10 @@ fn cpus() -> usize {
 /// Measures switches and system calls, recorded by either kind of program, in turns, at a real-time
 /// priority, and prints the added time.
 fn main() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("there is no catalogue") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel does not tell its types") };
+    let Ok(catalogue) = Catalogue::open() else { return report_skipped("there is no catalogue") };
+    let Some(btf) = catalogue.btf() else {
+        return report_skipped("the kernel does not tell its types");
+    };
     // SAFETY: a set of CPUs may be all zero; the calls read it.
     unsafe {
         let mut one: libc::cpu_set_t = core::mem::zeroed();
@@ -155,15 +157,15 @@ fn main() {
         let first = libc::sched_param { sched_priority: 1 };
         libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const first);
     }
-    type Go = fn() -> Duration;
-    let go: [(&str, Go); 3] = [
-        ("sched:sched_switch", switches),
-        ("sched:sched_waking", switches),
-        ("raw_syscalls:sys_exit", calls),
+    type Measurement = fn() -> Duration;
+    let go: [(&str, Measurement); 3] = [
+        ("sched:sched_switch", measure_switch),
+        ("sched:sched_waking", measure_switch),
+        ("raw_syscalls:sys_exit", measure_system_call),
     ];
     for (name, go) in go {
         let selection = Selection::new(&[name]).expect("a pattern");
         let event = catalogue.select(&selection).expect("it is there").events.remove(0);
-        compare(&event, btf, go);
+        compare_programs(&event, btf, go);
     }
 }

@@ -14,7 +14,7 @@ use trackway_kernel::bpf_filter::scratch::ScratchArea;
 use trackway_kernel::bpf_filter::translate::translate_filter;
 
 /// Runs of each filter; the least counts.
-const TIMES: usize = 2000;
+const RUNS: usize = 2000;
 /// Loads of each filter.
 const LOADS: usize = 20;
 
@@ -25,7 +25,7 @@ struct Case {
     other: Vec<u8>,
 }
 
-fn cases() -> Vec<Case> {
+fn build_cases() -> Vec<Case> {
     let nearly = |letters: usize| format!("{}b", "a".repeat(letters - 1));
     let found = |letters: usize| format!("contains(path, \"{}\")", nearly(letters));
     let case = |name, filter: &str, path: &[u8]| Case {
@@ -59,7 +59,7 @@ fn cases() -> Vec<Case> {
 }
 
 /// Returns the CPU time of this thread.
-fn worked() -> Duration {
+fn thread_cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the time is one.
     let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
@@ -68,7 +68,7 @@ fn worked() -> Duration {
 }
 
 /// Measures loading, in CPU time of this thread, and running.
-fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
+fn measure_case(case: &Case) -> io::Result<(Duration, Duration)> {
     let member = |name: &str| Member { name: name.to_owned(), of: Type::String };
     let layout = Layout { fields: vec![member("path"), member("other")], ..Layout::default() };
     let compiled = compile(&case.filter, &layout).expect("a filter");
@@ -81,9 +81,9 @@ fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
     let translated =
         translate_filter(&verified, 0, &alternative.constants).expect("the kernel can do it");
     let load = |_| {
-        let begin = worked();
+        let begin = thread_cpu_time();
         let loaded = LoadedFilter::new(&translated).expect("the kernel takes it");
-        (worked() - begin, loaded)
+        (thread_cpu_time() - begin, loaded)
     };
     let (took, loaded) = (0..LOADS).map(load).min_by_key(|(took, _)| *took).expect("some");
     let mut other = case.other.clone();
@@ -103,7 +103,7 @@ fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
     area.fill(&slots, &[&case.path[..], &other].concat()).expect("few bytes");
     loaded.passes(&mut area)?;
     let mut least = Duration::MAX;
-    for _ in 0..TIMES {
+    for _ in 0..RUNS {
         let begin = Instant::now();
         loaded.run_again()?;
         least = least.min(begin.elapsed());
@@ -113,13 +113,13 @@ fn measure(case: &Case) -> io::Result<(Duration, Duration)> {
 
 fn main() -> io::Result<()> {
     let mut nothing = Duration::ZERO;
-    for case in cases() {
-        let (load, ask) = measure(&case)?;
+    for case in build_cases() {
+        let (load, ask) = measure_case(&case)?;
         if case.name == "nothing" {
             nothing = ask;
         }
         println!(
-            "{}: {:.2} µs (least of {TIMES}); to load {:.2} ms",
+            "{}: {:.2} µs (least of {RUNS}); to load {:.2} ms",
             case.name,
             (ask.as_nanos() as f64 - nothing.as_nanos() as f64) / 1e3,
             load.as_secs_f64() * 1e3

@@ -3,8 +3,8 @@
 use trackway_ctf::read::{Loss, StreamError};
 use trackway_render::{DeltaSlot, Stamp};
 
-use crate::call::{Crossing, LateEntry};
-use crate::filter::Question;
+use crate::call::{CallBoundary, LateEntry};
+use crate::filter::GatheredEvent;
 use crate::order::EventPlace;
 
 /// Lines of events that follow each other in one stream.
@@ -20,7 +20,7 @@ pub(crate) struct Batch {
     pub(crate) questions: Vec<PendingEvent>,
     questions_bytes: usize,
     /// Entries and returns of calls whose entries may lack texts.
-    pub(crate) crossings: Vec<Crossing>,
+    pub(crate) crossings: Vec<CallBoundary>,
     /// The number of the first of them in its stream, and whether [`crate::lookahead`] has them.
     pub(crate) first_crossing: u64,
     pub(crate) is_indexed: bool,
@@ -41,7 +41,7 @@ pub(crate) struct PendingEvent {
     /// Its class: the index of its stream's, and its own there.
     pub(crate) class: (usize, usize),
     /// The values that filters need; `None`: the event is taken.
-    pub(crate) question: Option<Question>,
+    pub(crate) question: Option<GatheredEvent>,
     /// The event with the texts that it lacks; it has the question then.
     pub(crate) late: Option<Box<LateEntry>>,
 }
@@ -110,17 +110,17 @@ impl Batch {
     pub(crate) fn add_pending(
         &mut self,
         class: (usize, usize),
-        question: Option<Question>,
+        question: Option<GatheredEvent>,
         late: Option<Box<LateEntry>>,
     ) {
         self.questions_bytes += size_of::<PendingEvent>()
-            + question.as_ref().map_or(0, Question::size)
+            + question.as_ref().map_or(0, GatheredEvent::size)
             + late.as_ref().map_or(0, |late| late.size());
         self.questions.push(PendingEvent { mark: self.marks.len(), class, question, late });
     }
 
     /// Notes an entry or a return.
-    pub(crate) fn note_crossing(&mut self, mut crossing: Crossing) {
+    pub(crate) fn add_call_boundary(&mut self, mut crossing: CallBoundary) {
         self.questions_bytes += crossing.size();
         crossing.mark = self.marks.len();
         self.crossings.push(crossing);

@@ -12,38 +12,38 @@ use std::ops::Range;
 use std::sync::LazyLock;
 
 use trackway_ctf::read::{
-    Body, DecodeError, Enumeration, EventClass, EventSink, INCOMPLETE, Integer, Member,
+    DecodeError, Enumeration, EventBody, EventClass, EventSink, INCOMPLETE, Integer, Member,
     Replacement, Scope, Sink, StreamClass, Struct, Trace, Type,
 };
 use trackway_render::{EventEncoder, Line};
 
-use crate::filter::{ClassFilters, Question};
+use crate::filter::{ClassFilters, GatheredEvent};
 
-const ENTRY: &str = "syscall_entry_";
-const EXIT: &str = "syscall_exit_";
+const SYSCALL_ENTRY: &str = "syscall_entry_";
+const SYSCALL_EXIT: &str = "syscall_exit_";
 /// The context that says whose call it is.
-const THREAD: &str = "tid";
+const THREAD_CONTEXT: &str = "tid";
 /// Most texts of one call.
 const TEXTS_MAX: usize = 4;
 /// Bytes of what stands for a text: no byte of one is that of the other.
-const MARK_BYTES: usize = 16;
+const PLACEHOLDER_BYTES: usize = 16;
 
 /// Returns the placeholder of the text of this number: letters that no program can know.
-fn mark(number: usize) -> [u8; MARK_BYTES] {
-    static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(MARK_BYTES));
+fn text_placeholder(number: usize) -> [u8; PLACEHOLDER_BYTES] {
+    static RANDOM: LazyLock<u64> = LazyLock::new(|| RandomState::new().hash_one(PLACEHOLDER_BYTES));
     let nibble = |at: usize| (*RANDOM >> (4 * at) & 0xf) as u8;
-    let mut mark: [u8; MARK_BYTES] = std::array::from_fn(|at| b'a' + nibble(at));
+    let mut mark: [u8; PLACEHOLDER_BYTES] = std::array::from_fn(|at| b'a' + nibble(at));
     mark[0] = b'a' + number as u8;
     mark
 }
 
-fn other_mark(number: usize) -> [u8; MARK_BYTES] {
-    mark(number).map(|byte| byte.to_ascii_uppercase())
+fn uppercase_placeholder(number: usize) -> [u8; PLACEHOLDER_BYTES] {
+    text_placeholder(number).map(|byte| byte.to_ascii_uppercase())
 }
 
 /// A side of a call that may have its texts in the event of the return.
 #[derive(Debug, Clone)]
-pub(crate) struct Call {
+pub(crate) struct CallSide {
     /// The number of the call among the trace's.
     number: usize,
     is_entry: bool,
@@ -52,24 +52,24 @@ pub(crate) struct Call {
     /// For an entry: the bits of `incomplete` that belong to its texts. Empty: not known.
     bits: Vec<u64>,
     /// The roles of the members of each of its scopes, by [`Scope`] and their order.
-    members: [Vec<Next>; 3],
+    members: [Vec<MemberRole>; 3],
 }
 
-impl Call {
+impl CallSide {
     /// Returns the role of each event of a trace, by its stream class's index and its own.
     pub(crate) fn all_of(trace: &Trace) -> Vec<Vec<Option<Self>>> {
         let events = || trace.streams().iter().flat_map(|stream| stream.events());
         let mut returned: HashMap<String, HashSet<&str>> = HashMap::new();
         for event in events() {
-            if let Some((name, false)) = side(event) {
-                returned.entry(name).or_default().extend(members(event, is_text_list));
+            if let Some((name, false)) = parse_call_side(event) {
+                returned.entry(name).or_default().extend(field_names_of_kind(event, is_text_list));
             }
         }
         let mut calls: HashMap<String, (usize, Vec<String>)> = HashMap::new();
         for event in events() {
-            let Some((name, true)) = side(event) else { continue };
+            let Some((name, true)) = parse_call_side(event) else { continue };
             let Some(returned) = returned.get(&name) else { continue };
-            let texts = members(event, |kind| matches!(kind, Type::Text));
+            let texts = field_names_of_kind(event, |kind| matches!(kind, Type::Text));
             let texts: Vec<String> = texts
                 .filter(|text| returned.contains(text))
                 .take(TEXTS_MAX)
@@ -81,10 +81,10 @@ impl Call {
             }
         }
         let call = |stream: &StreamClass, event: &EventClass| {
-            let (name, is_entry) = side(event)?;
+            let (name, is_entry) = parse_call_side(event)?;
             let (number, texts) = calls.get(&name)?;
-            let members = members_of(stream, event, texts);
-            let bits = bits_of(event, texts).unwrap_or_default();
+            let members = member_roles(stream, event, texts);
+            let bits = incomplete_bits(event, texts).unwrap_or_default();
             Some(Self { number: *number, is_entry, texts: texts.clone(), bits, members })
         };
         let of_stream = |stream: &StreamClass| {
@@ -109,7 +109,7 @@ impl Call {
     /// If its bytes are damaged.
     pub(crate) fn observe(
         &self,
-        body: &mut Body<'_, '_, '_>,
+        body: &mut EventBody<'_, '_, '_>,
     ) -> Result<ObservedCall<'_>, DecodeError> {
         let mut observed = ObservedCall::new(self);
         body.peek(&mut observed)?;
@@ -117,12 +117,12 @@ impl Call {
     }
 
     /// The line and the filters of an entry that lacks texts, once it has them.
-    pub(crate) fn late<F: EventEncoder>(
+    pub(crate) fn build_late_entry<F: EventEncoder>(
         &self,
         observed: &ObservedCall<'_>,
         format: &mut F,
         line: Line<'_>,
-        body: &Body<'_, '_, '_>,
+        body: &EventBody<'_, '_, '_>,
         filters: Option<&ClassFilters>,
     ) -> Option<LateEntry> {
         let missing: Vec<usize> = observed.missing().collect();
@@ -132,22 +132,22 @@ impl Call {
         } else {
             Some(missing.iter().fold(observed.incomplete, |bits, &text| bits & !self.bits[text]))
         };
-        let mut line_with = |mark: fn(usize) -> [u8; MARK_BYTES]| {
+        let mut line_with = |mark: fn(usize) -> [u8; PLACEHOLDER_BYTES]| {
             let marks: Vec<_> = missing.iter().map(|&text| mark(text)).collect();
             let names = missing.iter().map(|&text| self.texts[text].as_str());
             let texts: Vec<_> = names.zip(&marks).map(|(name, mark)| (name, &mark[..])).collect();
             body.with_replacement(Replacement { texts: &texts, incomplete }, |mut body| {
                 let question = filters.and_then(|filters| filters.gather(&mut body).ok());
                 let mut out = Vec::new();
-                format.event(&mut out, line, body).ok().map(|_| (out, question))
+                format.push_event(&mut out, line, body).ok().map(|_| (out, question))
             })
         };
-        let (marked, question) = line_with(mark)?;
-        let (other, _) = line_with(other_mark)?;
-        let places = differences(&marked, &other);
+        let (marked, question) = line_with(text_placeholder)?;
+        let (other, _) = line_with(uppercase_placeholder)?;
+        let places = differing_ranges(&marked, &other);
         let is_found = F::CAN_EXCHANGE_TEXTS
             && places.len() == missing.len()
-            && places.iter().all(|place| place.len() == MARK_BYTES);
+            && places.iter().all(|place| place.len() == PLACEHOLDER_BYTES);
         if F::HAS_BYTES && !is_found {
             return None;
         }
@@ -157,23 +157,30 @@ impl Call {
 }
 
 /// The call that an event is a side of, and whether it is the entry.
-fn side(event: &EventClass) -> Option<(String, bool)> {
+fn parse_call_side(event: &EventClass) -> Option<(String, bool)> {
     let name = event.name()?;
     let of = |side: &str| name.split_once(side).map(|(before, call)| format!("{before}{call}"));
-    of(ENTRY).map(|call| (call, true)).or_else(|| of(EXIT).map(|call| (call, false)))
+    of(SYSCALL_ENTRY)
+        .map(|call| (call, true))
+        .or_else(|| of(SYSCALL_EXIT).map(|call| (call, false)))
 }
 
 /// Returns the roles of the members of an event's scopes in a call of these texts.
-fn members_of(stream: &StreamClass, event: &EventClass, texts: &[String]) -> [Vec<Next>; 3] {
-    let of = |scope: Option<&Struct>, what: &dyn Fn(&str) -> Next| -> Vec<Next> {
+fn member_roles(
+    stream: &StreamClass,
+    event: &EventClass,
+    texts: &[String],
+) -> [Vec<MemberRole>; 3] {
+    let of = |scope: Option<&Struct>, what: &dyn Fn(&str) -> MemberRole| -> Vec<MemberRole> {
         let members = scope.map(Struct::members).unwrap_or_default().iter();
         members.filter(|member| !member.is_hidden()).map(|member| what(member.name())).collect()
     };
-    let context = |name: &str| if name == THREAD { Next::Thread } else { Next::Other };
+    let context =
+        |name: &str| if name == THREAD_CONTEXT { MemberRole::Thread } else { MemberRole::Other };
     let field = |name: &str| match texts.iter().position(|text| text == name) {
-        Some(number) => Next::Text(number),
-        None if name == INCOMPLETE => Next::Incomplete,
-        None => Next::Other,
+        Some(number) => MemberRole::Text(number),
+        None if name == INCOMPLETE => MemberRole::Incomplete,
+        None => MemberRole::Other,
     };
     let of_stream = match stream.event_context() {
         Some(Type::Struct(context)) => Some(context),
@@ -184,7 +191,7 @@ fn members_of(stream: &StreamClass, event: &EventClass, texts: &[String]) -> [Ve
 
 /// The bits of an entry's `incomplete` that are those of its texts: bit n is that of argument n.
 /// `None` if arguments before them have more than one field each, or are none.
-fn bits_of(event: &EventClass, texts: &[String]) -> Option<Vec<u64>> {
+fn incomplete_bits(event: &EventClass, texts: &[String]) -> Option<Vec<u64>> {
     let members = event.fields()?.members().iter().filter(|member| !member.is_hidden());
     let single = |member: &&Member| {
         matches!(member.kind(), Type::Integer(_) | Type::Enumeration(_) | Type::Text)
@@ -198,7 +205,7 @@ fn bits_of(event: &EventClass, texts: &[String]) -> Option<Vec<u64>> {
 }
 
 /// Names of an event's fields of some kind.
-fn members(event: &EventClass, is_it: fn(&Type) -> bool) -> impl Iterator<Item = &str> {
+fn field_names_of_kind(event: &EventClass, is_it: fn(&Type) -> bool) -> impl Iterator<Item = &str> {
     let members = event.fields().map(Struct::members).unwrap_or_default();
     members.iter().filter(move |member| is_it(member.kind())).map(Member::name)
 }
@@ -208,7 +215,7 @@ fn is_text_list(kind: &Type) -> bool {
 }
 
 /// Returns the ranges in which two lines of one length differ.
-fn differences(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
+fn differing_ranges(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
     let mut places: Vec<Range<usize>> = Vec::new();
     if one.len() != other.len() {
         return places;
@@ -225,7 +232,7 @@ fn differences(one: &[u8], other: &[u8]) -> Vec<Range<usize>> {
 
 /// A thread's entry into a call, or its return, which may have texts of the call.
 #[derive(Debug)]
-pub(crate) struct Crossing {
+pub(crate) struct CallBoundary {
     /// Before which of its batch's events it is, or which it is.
     pub(crate) mark: usize,
     pub(crate) time: i64,
@@ -235,7 +242,7 @@ pub(crate) struct Crossing {
     pub(crate) texts: Vec<Vec<u8>>,
 }
 
-impl Crossing {
+impl CallBoundary {
     pub(crate) fn size(&self) -> usize {
         size_of::<Self>()
             + self.texts.iter().map(|text| size_of_val(text) + text.len()).sum::<usize>()
@@ -253,14 +260,14 @@ pub(crate) struct LateEntry {
     line: Vec<u8>,
     places: Vec<Range<usize>>,
     /// The values that filters need from the entry, with marks.
-    pub(crate) question: Option<Question>,
+    pub(crate) question: Option<GatheredEvent>,
     /// The texts that were found, by their places.
     found: Option<Vec<Vec<u8>>>,
 }
 
 impl LateEntry {
     pub(crate) fn size(&self) -> usize {
-        size_of::<Self>() + self.line.len() + self.question.as_ref().map_or(0, Question::size)
+        size_of::<Self>() + self.line.len() + self.question.as_ref().map_or(0, GatheredEvent::size)
     }
 
     /// Takes these texts of its return, if those that it lacks are all there.
@@ -274,7 +281,7 @@ impl LateEntry {
         let Some(question) = &mut self.question else { return };
         for (place, &number) in self.missing.iter().enumerate() {
             let text = self.found.as_ref().and_then(|found| found.get(place));
-            question.replace(&mark(number), text.map_or(&[], Vec::as_slice));
+            question.replace(&text_placeholder(number), text.map_or(&[], Vec::as_slice));
         }
     }
 
@@ -294,7 +301,7 @@ impl LateEntry {
 
 /// The observed values of an event of a call.
 pub(crate) struct ObservedCall<'c> {
-    call: &'c Call,
+    call: &'c CallSide,
     thread: Option<u64>,
     incomplete: u64,
     /// The texts that are present, a bit each.
@@ -302,14 +309,14 @@ pub(crate) struct ObservedCall<'c> {
     /// The texts of a return.
     texts: Option<Vec<Vec<u8>>>,
     /// The roles of the members of the present scope that come next.
-    members: std::slice::Iter<'c, Next>,
+    members: std::slice::Iter<'c, MemberRole>,
     depth: u32,
-    next: Next,
+    next: MemberRole,
 }
 
 /// The role of the next value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum MemberRole {
     Other,
     Thread,
     Incomplete,
@@ -317,7 +324,7 @@ enum Next {
 }
 
 impl<'c> ObservedCall<'c> {
-    fn new(call: &'c Call) -> Self {
+    fn new(call: &'c CallSide) -> Self {
         Self {
             call,
             thread: None,
@@ -326,16 +333,16 @@ impl<'c> ObservedCall<'c> {
             texts: None,
             members: [].iter(),
             depth: 0,
-            next: Next::Other,
+            next: MemberRole::Other,
         }
     }
 }
 
 impl ObservedCall<'_> {
     /// Returns its role in its thread's calls.
-    pub(crate) fn crossing(&self, time: Option<i64>) -> Option<Crossing> {
+    pub(crate) fn boundary(&self, time: Option<i64>) -> Option<CallBoundary> {
         let texts = self.texts.clone().unwrap_or_default();
-        Some(Crossing { mark: 0, time: time?, caller: (self.thread?, self.call.number), texts })
+        Some(CallBoundary { mark: 0, time: time?, caller: (self.thread?, self.call.number), texts })
     }
 
     /// Returns true if it is an entry that lacks texts.
@@ -356,9 +363,9 @@ impl ObservedCall<'_> {
 impl Sink for ObservedCall<'_> {
     fn integer(&mut self, _: &Integer, value: u64) {
         match self.next {
-            Next::Thread => self.thread = Some(value),
-            Next::Incomplete => self.incomplete = value,
-            Next::Other | Next::Text(_) => {}
+            MemberRole::Thread => self.thread = Some(value),
+            MemberRole::Incomplete => self.incomplete = value,
+            MemberRole::Other | MemberRole::Text(_) => {}
         }
     }
 
@@ -367,7 +374,7 @@ impl Sink for ObservedCall<'_> {
     fn float(&mut self, _: f64) {}
 
     fn text(&mut self, bytes: &[u8]) {
-        let Next::Text(number) = self.next else { return };
+        let MemberRole::Text(number) = self.next else { return };
         if bytes.is_empty() || self.present & 1 << number != 0 {
             return;
         }
@@ -385,7 +392,7 @@ impl Sink for ObservedCall<'_> {
 
     fn member(&mut self, _: &Member) {
         let next = if self.depth == 1 { self.members.next() } else { None };
-        self.next = next.copied().unwrap_or(Next::Other);
+        self.next = next.copied().unwrap_or(MemberRole::Other);
     }
 
     fn end_struct(&mut self) {

@@ -6,18 +6,18 @@
 use std::ops::Range;
 
 use trackway_ctf::read::{
-    Bytes, Damage, Loss, SourceStream, StreamClass, StreamDecoder, StreamError,
+    ByteSource, Damage, Loss, SourceStream, StreamClass, StreamDecoder, StreamError,
 };
 use trackway_render::{DeltaSlot, EventEncoder, LINE_BYTES_MAX, Line, Stamp};
 
 use crate::batch::{Batch, Diagnostic, Mark};
 use crate::call::LateEntry;
-use crate::filter::{Gather, Question};
-use crate::input::{DataFile, Part};
-use crate::order::{EventPlace, ends_first};
+use crate::filter::{Gather, GatheredEvent};
+use crate::input::{DataFile, FilePart};
+use crate::order::{EventPlace, check_packet_times};
 use crate::prefixes::Prefixes;
-use crate::select::times_of;
-use crate::stream::{ClassTexts, Stream};
+use crate::select::loss_times;
+use crate::stream::{Stream, StreamClassPlan};
 
 /// Later than any event, so that one comparison finds a task's first event, too.
 const NO_TIME: i64 = i64::MAX;
@@ -25,7 +25,7 @@ const NO_TIME: i64 = i64::MAX;
 const LINE_ROOM_BYTES: usize = 1 << 20;
 
 /// Packets of one file that are decoded one after another.
-pub(crate) struct Task<'t, B> {
+pub(crate) struct DecodeTask<'t, B> {
     stream: &'t Stream<'t, B>,
     file: &'t DataFile<B>,
     source: SourceStream<&'t B>,
@@ -33,7 +33,7 @@ pub(crate) struct Task<'t, B> {
     end: u64,
     decoder: StreamDecoder<'t>,
     /// The common parts of lines of the current packet's class; `None` between packets.
-    texts: Option<&'t ClassTexts>,
+    texts: Option<&'t StreamClassPlan>,
     /// The index of the current packet's class.
     class: usize,
     /// The common part of lines of the current packet.
@@ -55,7 +55,7 @@ pub(crate) struct Task<'t, B> {
     gap: Option<Gap>,
 }
 
-impl<'t, B: Bytes> Task<'t, B> {
+impl<'t, B: ByteSource> DecodeTask<'t, B> {
     /// The packets from the one at byte `start.0`, whose number is `start.1`, up to byte `end`.
     pub(crate) fn new(
         stream: &'t Stream<'t, B>,
@@ -125,9 +125,9 @@ impl<'t, B: Bytes> Task<'t, B> {
                 }
                 None => self.begin_packet(format, batch),
                 Some(texts) => {
-                    if let Err(error) = self.events(texts, format, batch, size) {
+                    if let Err(error) = self.append_events(texts, format, batch, size) {
                         self.texts = None;
-                        self.damaged(&error, batch);
+                        self.report_damage(&error, batch);
                         if error.is_padding() {
                             self.note_ends_first(batch);
                         }
@@ -143,7 +143,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         self.packet_prefix.clear();
         self.prefixes.next_packet();
         self.events = 0;
-        self.wanted = wanted(&self.file.part, self.source.next().0);
+        self.wanted = event_range_in_packet(&self.file.part, self.source.next().0);
         if let Some(gap) = &mut self.gap {
             gap.may_end = true;
         }
@@ -151,7 +151,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         let begun = {
             let mut sink = format.packet_sink(&mut self.packet_prefix);
             let lost = |loss| losses.push(loss);
-            self.source.begin(&mut self.decoder, &mut sink, lost)
+            self.source.begin_packet(&mut self.decoder, &mut sink, lost)
         };
         match begun {
             Ok(packet) => {
@@ -159,17 +159,18 @@ impl<'t, B: Bytes> Task<'t, B> {
                 self.class = packet.stream;
                 // Losses of a packet that was begun before were reported then.
                 if self.wanted.start == 0 {
-                    losses.into_iter().for_each(|loss| self.lost(loss, batch));
+                    losses.into_iter().for_each(|loss| self.report_loss(loss, batch));
                 }
-                self.ends_first = self.decoder.class().and_then(|class| ends_first(&packet, class));
+                self.ends_first =
+                    self.decoder.class().and_then(|class| check_packet_times(&packet, class));
             }
-            Err(error) => self.damaged(&error, batch),
+            Err(error) => self.report_damage(&error, batch),
         }
     }
 
-    fn lost(&mut self, loss: Loss, batch: &mut Batch) {
+    fn report_loss(&mut self, loss: Loss, batch: &mut Batch) {
         let clock = self.decoder.class().and_then(StreamClass::clock);
-        match times_of(loss, clock) {
+        match loss_times(loss, clock) {
             Some(gap) => batch.gaps.push(gap),
             None => self.begin_gap(false),
         }
@@ -194,9 +195,9 @@ impl<'t, B: Bytes> Task<'t, B> {
     }
 
     /// Appends events of the current packet, until it ends or the batch is full.
-    fn events(
+    fn append_events(
         &mut self,
-        texts: &ClassTexts,
+        texts: &StreamClassPlan,
         format: &mut impl EventEncoder,
         batch: &mut Batch,
         size: usize,
@@ -207,7 +208,7 @@ impl<'t, B: Bytes> Task<'t, B> {
                 self.texts = None;
                 break;
             }
-            if !self.event(texts, format, batch)? {
+            if !self.append_event(texts, format, batch)? {
                 self.texts = None;
                 self.note_ends_first(batch);
                 break;
@@ -227,9 +228,9 @@ impl<'t, B: Bytes> Task<'t, B> {
     /// Appends the next event, if it is selected. Returns true if there is one in the packet.
     // Longer than 70 lines: one event is decoded step by step, on state that all steps share.
     #[inline]
-    fn event<F: EventEncoder>(
+    fn append_event<F: EventEncoder>(
         &mut self,
-        texts: &ClassTexts,
+        texts: &StreamClassPlan,
         format: &mut F,
         batch: &mut Batch,
     ) -> Result<bool, StreamError> {
@@ -238,13 +239,13 @@ impl<'t, B: Bytes> Task<'t, B> {
         let text = &mut batch.text;
         let start = text.len();
         let mut crossing = None;
-        let read = self.source.event(&mut self.decoder, |mut body| {
+        let read = self.source.read_event(&mut self.decoder, |mut body| {
             let header = body.header;
             let class = texts.events.get(header.class.index()).and_then(Option::as_ref);
             let call = texts.calls.get(header.class.index()).and_then(Option::as_ref);
             let call = call.filter(|_| is_wanted);
             let observed = call.and_then(|call| Some((call, call.observe(&mut body).ok()?)));
-            crossing = observed.as_ref().and_then(|(_, observed)| observed.crossing(header.time));
+            crossing = observed.as_ref().and_then(|(_, observed)| observed.boundary(header.time));
             let is_wanted = is_wanted && self.stream.range.has(header.time);
             let Some(class) = class.filter(|_| is_wanted) else {
                 return body.skip().map(|()| (header.time, None));
@@ -260,15 +261,16 @@ impl<'t, B: Bytes> Task<'t, B> {
                     packet_prefix: &self.packet_prefix,
                     prefix: None,
                 };
-                late =
-                    call.late(&observed, format, line, &body, class.filters.as_ref()).map(Box::new);
+                late = call
+                    .build_late_entry(&observed, format, line, &body, class.filters.as_ref())
+                    .map(Box::new);
             }
             // Damage is reported when the packet is skipped.
             let mut question = None;
             match &class.filters {
                 _ if late.is_some() => {}
-                Some(filters) if filters.remember() => question = filters.gather(&mut body).ok(),
-                Some(filters) if !filters.take(&mut body, &mut self.gather).unwrap_or(false) => {
+                Some(filters) if filters.is_stateful() => question = filters.gather(&mut body).ok(),
+                Some(filters) if !filters.accepts(&mut body, &mut self.gather).unwrap_or(false) => {
                     return body.skip().map(|()| (header.time, None));
                 }
                 _ => {}
@@ -288,13 +290,13 @@ impl<'t, B: Bytes> Task<'t, B> {
                 },
             };
             let (stamp, bit) = (line.stamp, body.position_bits());
-            let head = format.event(text, line, body).inspect_err(|_| text.truncate(start))?;
+            let head = format.push_event(text, line, body).inspect_err(|_| text.truncate(start))?;
             let is_asked = question.is_some() || late.is_some();
             let pending = is_asked.then(|| (header.class.index(), question, late));
-            Ok((header.time, Some(Written { stamp, head, bit, pending })))
+            Ok((header.time, Some(WrittenEvent { stamp, head, bit, pending })))
         })?;
         if let Some(crossing) = crossing {
-            batch.note_crossing(crossing);
+            batch.add_call_boundary(crossing);
         }
         let Some((time, written)) = read else { return Ok(false) };
         if let Some(time) = time {
@@ -313,8 +315,8 @@ impl<'t, B: Bytes> Task<'t, B> {
 
     /// Adds an event to the batch, whose line begins at byte `start` of the batch's text.
     #[inline]
-    fn append<F: EventEncoder>(&mut self, written: Written, start: usize, batch: &mut Batch) {
-        let Written { stamp, head, bit, pending } = written;
+    fn append<F: EventEncoder>(&mut self, written: WrittenEvent, start: usize, batch: &mut Batch) {
+        let WrittenEvent { stamp, head, bit, pending } = written;
         if !F::HAS_BYTES && pending.is_none() {
             batch.unmarked += 1;
             return;
@@ -365,7 +367,7 @@ impl<'t, B: Bytes> Task<'t, B> {
         }
     }
 
-    fn damaged(&mut self, error: &StreamError, batch: &mut Batch) {
+    fn report_damage(&mut self, error: &StreamError, batch: &mut Batch) {
         if !error.is_padding() {
             self.begin_gap(true);
         }
@@ -381,10 +383,10 @@ struct Gap {
 }
 
 /// An event whose line was written.
-struct Written {
+struct WrittenEvent {
     /// A pending decision about the event, or about its texts: its class's index, and the values
     /// needed.
-    pending: Option<(usize, Option<Question>, Option<Box<LateEntry>>)>,
+    pending: Option<(usize, Option<GatheredEvent>, Option<Box<LateEntry>>)>,
     stamp: Option<Stamp>,
     head: DeltaSlot,
     /// Start of its body in its packet, in bits.
@@ -392,7 +394,7 @@ struct Written {
 }
 
 /// Returns the range of wanted events of the packet that begins at byte `at`.
-fn wanted(part: &Part, at: u64) -> Range<u64> {
+fn event_range_in_packet(part: &FilePart, at: u64) -> Range<u64> {
     let first = if at == part.from.0 { part.skip } else { 0 };
     let last = part.last.filter(|&(last, _)| last == at);
     first..last.map_or(u64::MAX, |(_, events)| events)

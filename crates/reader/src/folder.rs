@@ -13,16 +13,16 @@ use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use trackway_console::IoError;
-use trackway_ctf::read::{Bytes, MetadataError, Trace};
+use trackway_ctf::read::{ByteSource, MetadataError, Trace};
 
 use crate::index::{Index, IndexError};
 use crate::input::{DataFile, Input};
-use crate::messages::report;
+use crate::messages::write_message;
 
 /// Name of the file that makes a folder a trace.
 pub(crate) const METADATA: &str = "metadata";
 /// Name of the folder in a trace that has its streams' indexes.
-const INDEXES: &str = "index";
+const INDEX_FOLDER: &str = "index";
 /// Largest metadata that is read, in bytes.
 const METADATA_BYTES_MAX: u64 = 256 << 20;
 /// Deepest folder that is searched for traces, counted from the one given.
@@ -30,15 +30,15 @@ pub(crate) const DEPTH_MAX: usize = 64;
 /// Most data files of one trace.
 const FILES_MAX: usize = 1 << 20;
 /// Most files that are kept open; beyond them, a file is opened again for each read.
-const OPEN_MAX: usize = 512;
+const OPEN_FILES_MAX: usize = 512;
 
 /// Returns the number of files that may be kept open: a quarter of the limit of this process
 /// (getrlimit(2)): their indexes are as many, and files are opened for reads, and by the caller.
-fn open_max() -> usize {
+fn open_files_limit() -> usize {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"));
     let soft = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
-    soft.map_or(OPEN_MAX, |soft| (soft / 4).min(OPEN_MAX))
+    soft.map_or(OPEN_FILES_MAX, |soft| (soft / 4).min(OPEN_FILES_MAX))
 }
 
 /// Why no trace can be read from a path.
@@ -93,9 +93,9 @@ impl OpenError {
                 Some(folder) => {
                     Some(format!("it is a part of a trace: give its folder, {folder:?}"))
                 }
-                None => Some(WHAT_A_TRACE_IS.to_owned()),
+                None => Some(TRACE_HINT.to_owned()),
             },
-            Self::NoTrace(_) => Some(WHAT_A_TRACE_IS.to_owned()),
+            Self::NoTrace(_) => Some(TRACE_HINT.to_owned()),
             Self::Path(_, error) if error.kind() == io::ErrorKind::NotFound => Some(
                 "there is no such folder, and no session of this name: trackway session list shows \
                  sessions"
@@ -106,7 +106,7 @@ impl OpenError {
     }
 }
 
-const WHAT_A_TRACE_IS: &str = "a trace is a folder with a file 'metadata' and stream files (CTF), \
+const TRACE_HINT: &str = "a trace is a folder with a file 'metadata' and stream files (CTF), \
     as trackway record -o DIR, LTTng and barectf write it";
 
 /// Returns true if a file lies beside the metadata of a trace.
@@ -161,7 +161,7 @@ impl From<io::Error> for FileError {
 }
 
 /// The traces in some folders.
-pub struct Found {
+pub struct FoundTraces {
     /// The inputs that can be read.
     pub inputs: Vec<Input<TraceFile>>,
     /// The folder of each of them.
@@ -175,35 +175,36 @@ pub struct Found {
 /// # Errors
 ///
 /// If one of `paths` cannot be read, or has no trace.
-pub fn open(paths: &[PathBuf], messages: &mut dyn Write) -> Result<Found, OpenError> {
-    open_with(paths, None, messages)
+pub fn open_traces(paths: &[PathBuf], messages: &mut dyn Write) -> Result<FoundTraces, OpenError> {
+    open_traces_with(paths, None, messages)
 }
 
-/// Opens traces like [`open`] that are opened repeatedly: metadata that is `known` and whose file
-/// is still the same is not parsed again. Afterwards the metadata of the found traces is known.
+/// Opens traces like [`open_traces`] that are opened repeatedly: metadata that is `known` and whose
+/// file is still the same is not parsed again. Afterwards the metadata of the found traces is
+/// known.
 ///
 /// # Errors
 ///
-/// As [`open`].
-pub(crate) fn open_again(
+/// As [`open_traces`].
+pub(crate) fn reopen_traces(
     paths: &[PathBuf],
-    known: &mut Known,
+    known: &mut MetadataCache,
     messages: &mut dyn Write,
-) -> Result<Found, OpenError> {
-    open_with(paths, Some(known), messages)
+) -> Result<FoundTraces, OpenError> {
+    open_traces_with(paths, Some(known), messages)
 }
 
-fn open_with(
+fn open_traces_with(
     paths: &[PathBuf],
-    mut known: Option<&mut Known>,
+    mut known: Option<&mut MetadataCache>,
     messages: &mut dyn Write,
-) -> Result<Found, OpenError> {
+) -> Result<FoundTraces, OpenError> {
     let mut search = Search {
         inputs: Vec::new(),
         folders: Vec::new(),
         is_whole: true,
         open_files: 0,
-        open_max: open_max(),
+        open_max: open_files_limit(),
         known: known.as_deref_mut(),
         messages,
     };
@@ -220,25 +221,25 @@ fn open_with(
         }
     }
     let Search { inputs, folders, is_whole, .. } = search;
-    if let Some(Known(known)) = known {
+    if let Some(MetadataCache(known)) = known {
         known.retain(|folder, _| folders.contains(folder));
     }
-    Ok(Found { inputs, folders, is_whole })
+    Ok(FoundTraces { inputs, folders, is_whole })
 }
 
 /// Metadata that was read before, by its trace's folder.
 #[derive(Default)]
-pub(crate) struct Known(HashMap<PathBuf, (Stamp, Trace)>);
+pub(crate) struct MetadataCache(HashMap<PathBuf, (FileStamp, Trace)>);
 
 /// The properties that change if a file is replaced, or written to.
 #[derive(PartialEq, Eq)]
-struct Stamp {
+struct FileStamp {
     id: (u64, u64),
     length: u64,
     modified: (i64, i64),
 }
 
-impl Stamp {
+impl FileStamp {
     fn of(metadata: &Metadata) -> Self {
         Self {
             id: (metadata.dev(), metadata.ino()),
@@ -251,21 +252,21 @@ impl Stamp {
 /// Returns the files of traces in the folders `paths`, at any depth, and their lengths: these
 /// change if a trace grows. Facts that its recorder keeps beside it, which change all the time, are
 /// no part of it.
-pub(crate) fn sizes(paths: &[PathBuf]) -> Vec<(u64, u64, u64)> {
-    fn add(folder: &Path, depth: usize, sizes: &mut Vec<(u64, u64, u64)>) {
+pub(crate) fn file_sizes(paths: &[PathBuf]) -> Vec<(u64, u64, u64)> {
+    fn add_sizes(folder: &Path, depth: usize, sizes: &mut Vec<(u64, u64, u64)>) {
         let Ok(entries) = fs::read_dir(folder) else { return };
-        let is_read = folder.ends_with(INDEXES) || folder.join(METADATA).is_file();
+        let is_read = folder.ends_with(INDEX_FOLDER) || folder.join(METADATA).is_file();
         for entry in entries.flatten() {
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() && depth < DEPTH_MAX {
-                add(&entry.path(), depth + 1, sizes);
+                add_sizes(&entry.path(), depth + 1, sizes);
             } else if metadata.is_file() && is_read {
                 sizes.push((metadata.dev(), metadata.ino(), metadata.len()));
             }
         }
     }
     let mut sizes = Vec::new();
-    paths.iter().for_each(|path| add(path, 0, &mut sizes));
+    paths.iter().for_each(|path| add_sizes(path, 0, &mut sizes));
     sizes.sort_unstable();
     sizes
 }
@@ -276,7 +277,7 @@ struct Search<'m> {
     is_whole: bool,
     open_files: usize,
     open_max: usize,
-    known: Option<&'m mut Known>,
+    known: Option<&'m mut MetadataCache>,
     messages: &'m mut dyn Write,
 }
 
@@ -287,21 +288,21 @@ impl Search<'_> {
         let mut found = false;
         if fs::metadata(folder.join(METADATA)).is_ok_and(|metadata| metadata.is_file()) {
             found = true;
-            match self.trace(folder, root)? {
+            match self.open_trace(folder, root)? {
                 Ok(input) => {
                     self.inputs.push(input);
                     self.folders.push(folder.to_owned());
                 }
-                Err(error) => self.damaged(&folder.join(METADATA), &error)?,
+                Err(error) => self.report_damage(&folder.join(METADATA), &error)?,
             }
         }
         if depth == DEPTH_MAX {
             return Ok(found);
         }
-        let folders = match subfolders(folder) {
+        let folders = match list_subfolders(folder) {
             Ok(folders) => folders,
             Err(error) => {
-                self.damaged(folder, &error.into())?;
+                self.report_damage(folder, &error.into())?;
                 return Ok(found);
             }
         };
@@ -311,21 +312,21 @@ impl Search<'_> {
         Ok(found)
     }
 
-    fn damaged(&mut self, path: &Path, error: &FileError) -> io::Result<()> {
+    fn report_damage(&mut self, path: &Path, error: &FileError) -> io::Result<()> {
         self.is_whole = false;
-        report(&mut self.messages, &format!("{}: {error}", path.display()))
+        write_message(&mut self.messages, &format!("{}: {error}", path.display()))
     }
 
     /// The index of a stream's file, if it has one and it is whole.
     fn index(&mut self, file: &Path) -> io::Result<Option<Index<TraceFile>>> {
-        let Some(path) = index_of(file) else { return Ok(None) };
+        let Some(path) = index_path_of(file) else { return Ok(None) };
         let opened = TraceFile::open(&path, false)
             .and_then(|bytes| Index::open(bytes).map_err(FileError::Index));
         match opened {
             Ok(index) => Ok(Some(index)),
             Err(error) if error.is_absence() => Ok(None),
             Err(error) => {
-                self.damaged(&path, &error)?;
+                self.report_damage(&path, &error)?;
                 Ok(None)
             }
         }
@@ -333,9 +334,9 @@ impl Search<'_> {
 
     /// Reads a trace's metadata.
     fn metadata(&mut self, folder: &Path) -> Result<Trace, FileError> {
-        let file = regular(&folder.join(METADATA))?;
-        let stamp = Stamp::of(&file.metadata()?);
-        let known = self.known.as_deref().and_then(|Known(known)| known.get(folder));
+        let file = open_if_regular(&folder.join(METADATA))?;
+        let stamp = FileStamp::of(&file.metadata()?);
+        let known = self.known.as_deref().and_then(|MetadataCache(known)| known.get(folder));
         if let Some((_, trace)) = known.filter(|(known, _)| *known == stamp) {
             return Ok(trace.clone());
         }
@@ -344,7 +345,7 @@ impl Search<'_> {
             return Err(FileError::Empty);
         }
         let trace = Trace::parse(&bytes).map_err(FileError::Metadata)?;
-        if let Some(Known(known)) = &mut self.known {
+        if let Some(MetadataCache(known)) = &mut self.known {
             known.insert(folder.to_owned(), (stamp, trace.clone()));
         }
         Ok(trace)
@@ -361,14 +362,14 @@ impl Search<'_> {
         paths.into_iter().map(open).collect()
     }
 
-    fn trace(
+    fn open_trace(
         &mut self,
         folder: &Path,
         root: &Path,
     ) -> io::Result<Result<Input<TraceFile>, FileError>> {
         // In this order: of a trace that grows, metadata declares at least what is in files that
         // were as long as this before it was read.
-        let opened = files(folder).map(|paths| self.files(paths));
+        let opened = list_data_files(folder).map(|paths| self.files(paths));
         let (trace, opened) = match self.metadata(folder).and_then(|trace| Ok((trace, opened?))) {
             Ok(read) => read,
             Err(error) => return Ok(Err(error)),
@@ -384,7 +385,7 @@ impl Search<'_> {
                 }
                 // Deleted since, as tracers do that keep only the newest files.
                 Err(error) if error.is_absence() => {}
-                Err(error) => self.damaged(&path, &error)?,
+                Err(error) => self.report_damage(&path, &error)?,
             }
         }
         let relative = folder.strip_prefix(root).unwrap_or(folder).display().to_string();
@@ -393,15 +394,15 @@ impl Search<'_> {
 }
 
 /// Returns the path of the index of a stream's file, if it has one.
-fn index_of(file: &Path) -> Option<PathBuf> {
+fn index_path_of(file: &Path) -> Option<PathBuf> {
     let mut name = file.file_name()?.to_owned();
     name.push(".idx");
-    let path = file.parent()?.join(INDEXES).join(name);
+    let path = file.parent()?.join(INDEX_FOLDER).join(name);
     fs::metadata(&path).is_ok_and(|metadata| metadata.is_file()).then_some(path)
 }
 
 /// The folders in a folder, by name; links to folders are none.
-pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
+pub(crate) fn list_subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut folders = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -414,8 +415,8 @@ pub(crate) fn subfolders(folder: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// The bytes of the metadata at `path`.
-pub(crate) fn metadata_bytes(path: &Path) -> io::Result<Vec<u8>> {
-    regular(path).and_then(read_metadata).map_err(FileError::into_io)
+pub(crate) fn read_metadata_file(path: &Path) -> io::Result<Vec<u8>> {
+    open_if_regular(path).and_then(read_metadata).map_err(FileError::into_io)
 }
 
 fn read_metadata(file: File) -> Result<Vec<u8>, FileError> {
@@ -430,7 +431,7 @@ fn read_metadata(file: File) -> Result<Vec<u8>, FileError> {
 }
 
 /// The data files of a trace.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
+fn list_data_files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -449,11 +450,11 @@ fn files(folder: &Path) -> Result<Vec<PathBuf>, FileError> {
 }
 
 /// Opens a regular file, without waiting for one that is none.
-pub(crate) fn regular_file(path: &Path) -> io::Result<File> {
-    regular(path).map_err(FileError::into_io)
+pub(crate) fn open_regular_file(path: &Path) -> io::Result<File> {
+    open_if_regular(path).map_err(FileError::into_io)
 }
 
-fn regular(path: &Path) -> Result<File, FileError> {
+fn open_if_regular(path: &Path) -> Result<File, FileError> {
     if !fs::metadata(path)?.is_file() {
         return Err(FileError::NotRegular);
     }
@@ -477,7 +478,7 @@ pub struct TraceFile {
 
 impl TraceFile {
     fn open(path: &Path, keep: bool) -> Result<Self, FileError> {
-        let file = regular(path)?;
+        let file = open_if_regular(path)?;
         let metadata = file.metadata()?;
         let (id, length) = ((metadata.dev(), metadata.ino()), metadata.len());
         Ok(Self { path: path.to_owned(), id, file: keep.then_some(file), length })
@@ -494,7 +495,7 @@ impl TraceFile {
     }
 }
 
-impl Bytes for TraceFile {
+impl ByteSource for TraceFile {
     fn length(&self) -> u64 {
         self.length
     }
@@ -502,7 +503,7 @@ impl Bytes for TraceFile {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.file {
             Some(file) => file.read_at(buffer, offset),
-            None => regular_file(&self.path)?.read_at(buffer, offset),
+            None => open_regular_file(&self.path)?.read_at(buffer, offset),
         }
     }
 }
@@ -519,9 +520,9 @@ mod tests {
     fn metadata_is_parsed_anew_if_its_file_is_another_or_was_written_to() {
         let root = TemporaryFolder::new();
         let (folder, path) = (root.path().to_owned(), root.join(METADATA));
-        let mut known = Known::default();
+        let mut known = MetadataCache::default();
         let mut version = || {
-            let found = open_again(slice::from_ref(&folder), &mut known, &mut io::sink());
+            let found = reopen_traces(slice::from_ref(&folder), &mut known, &mut io::sink());
             let found = found.expect("a trace");
             found
                 .inputs

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use trackway_console::IoError;
-use trackway_ctf::read::{Bytes, Packet};
+use trackway_ctf::read::{ByteSource, Packet};
 
 const MAGIC: u32 = 0xC1F1_DCC1;
 const MAJOR: u32 = 1;
@@ -57,7 +57,7 @@ impl std::error::Error for IndexError {}
 
 /// A packet in an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct IndexEntry {
     /// Its number in the file, from 0.
     pub(crate) number: u64,
     /// Its start, in bytes.
@@ -69,9 +69,9 @@ pub(crate) struct Entry {
     pub(crate) end: u64,
 }
 
-impl Entry {
+impl IndexEntry {
     /// Returns true if a packet is the one of this entry.
-    pub(crate) fn is(&self, packet: &Packet) -> bool {
+    pub(crate) fn matches_packet(&self, packet: &Packet) -> bool {
         packet.packet_bits == Some(self.packet_bits)
             && packet.content_bits == Some(self.content_bits)
             && packet.timestamp_begin == Some(self.begin)
@@ -79,7 +79,7 @@ impl Entry {
     }
 }
 
-impl<B: Bytes> Index<B> {
+impl<B: ByteSource> Index<B> {
     /// An index in these bytes.
     ///
     /// # Errors
@@ -109,7 +109,7 @@ impl<B: Bytes> Index<B> {
         Ok(Self { bytes, entry_bytes, entries: rest / entry_bytes })
     }
 
-    fn entry(&self, number: u64) -> Option<Entry> {
+    fn entry(&self, number: u64) -> Option<IndexEntry> {
         let mut entry = [0; ENTRY_BYTES];
         let at = HEADER_BYTES as u64 + number.checked_mul(self.entry_bytes)?;
         if number >= self.entries || self.bytes.fill_at(&mut entry, at).ok()? < ENTRY_BYTES {
@@ -118,12 +118,12 @@ impl<B: Bytes> Index<B> {
         let mut words = entry.chunks_exact(8).map_while(|word| word.first_chunk::<8>());
         let mut next = || words.next().map(|word| u64::from_be_bytes(*word));
         let (offset, packet_bits, content_bits) = (next()?, next()?, next()?);
-        Some(Entry { number, offset, packet_bits, content_bits, begin: next()?, end: next()? })
+        Some(IndexEntry { number, offset, packet_bits, content_bits, begin: next()?, end: next()? })
     }
 
     /// The last entry of those at its beginning for which `is_before` holds. They are looked at
     /// one by one: times may go backward.
-    pub(crate) fn last(&self, is_before: impl Fn(&Entry) -> bool) -> Option<Entry> {
+    pub(crate) fn last(&self, is_before: impl Fn(&IndexEntry) -> bool) -> Option<IndexEntry> {
         let mut entries = (0..self.entries).map_while(|number| self.entry(number));
         let mut last = None;
         while let Some(entry) = entries.next().filter(&is_before) {
@@ -134,7 +134,7 @@ impl<B: Bytes> Index<B> {
 
     /// The entry of the packet behind the one at byte `offset`, if it knows both, and that there
     /// is nothing between them: an index without some of the packets must not hide them.
-    pub(crate) fn entry_after(&self, offset: u64) -> Option<Entry> {
+    pub(crate) fn entry_after(&self, offset: u64) -> Option<IndexEntry> {
         let next = self.entry(self.count(|entry| entry.offset <= offset)?)?;
         let here = self.entry(next.number.checked_sub(1)?)?;
         let end = here.offset.checked_add(here.packet_bits / 8);
@@ -143,7 +143,7 @@ impl<B: Bytes> Index<B> {
 
     /// Returns the number of entries at its beginning with a property that none after them has;
     /// `None` if it cannot be read.
-    fn count(&self, has: impl Fn(&Entry) -> bool) -> Option<u64> {
+    fn count(&self, has: impl Fn(&IndexEntry) -> bool) -> Option<u64> {
         let (mut from, mut to) = (0, self.entries);
         while from < to {
             let middle = from + (to - from) / 2;
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use trackway_ctf::write::{PacketFields, index_entry, index_header};
 
-    fn written() -> Vec<u8> {
+    fn build_index() -> Vec<u8> {
         let mut bytes = index_header().to_vec();
         for number in 0..10 {
             let fields = PacketFields {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn packets_are_found() {
-        let bytes = written();
+        let bytes = build_index();
         let index = Index::open(&bytes[..]).expect("an index");
         let last = |end| index.last(|entry| entry.end < end).map(|entry| entry.number);
         assert_eq!(index.last(|entry| entry.number != 2).map(|entry| entry.number), Some(1));
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn damage_is_found() {
-        let bytes = written();
+        let bytes = build_index();
         for length in 0..bytes.len() {
             let opened = Index::open(&bytes[..length]);
             assert_eq!(opened.is_ok(), length >= 16 && (length - 16) % 72 == 0, "{length} bytes");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trackway_ctf::read::{Carry, Trace};
+use trackway_ctf::read::{ResumeState, Trace};
 use trackway_render::TraceName;
 
 use crate::index::Index;
@@ -29,23 +29,23 @@ pub struct DataFile<B> {
     /// The index of its packets, if there is one.
     pub index: Option<Index<B>>,
     /// The part of it that is read.
-    pub(crate) part: Part,
+    pub(crate) part: FilePart,
 }
 
 impl<B> DataFile<B> {
     /// A file without an index, all of which is read.
     pub fn new(name: String, bytes: B) -> Self {
-        Self { name, bytes, index: None, part: Part::default() }
+        Self { name, bytes, index: None, part: FilePart::default() }
     }
 }
 
 /// A part of a data file: from a packet to the file's end, or less.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Part {
+pub(crate) struct FilePart {
     /// Start of its first packet, in bytes, and that packet's number.
     pub(crate) from: (u64, u64),
     /// The state that the packets before leave.
-    pub(crate) carry: Carry,
+    pub(crate) carry: ResumeState,
     /// Number of events of the first packet that are left out.
     pub(crate) skip: u64,
     /// The packet, by where it begins, that is read only up to so many events.
@@ -83,7 +83,7 @@ impl NamedTrace {
 }
 
 /// Pieces of a trace that are one.
-pub(crate) struct Joined<B, With> {
+pub(crate) struct JoinedTrace<B, With> {
     /// The metadata that declares most, and all the files.
     pub(crate) input: Input<B>,
     /// The inputs that belong to the piece with this metadata.
@@ -93,8 +93,10 @@ pub(crate) struct Joined<B, With> {
 }
 
 /// Traces of one identity made one.
-pub(crate) fn joined<B, With>(inputs: Vec<(Input<B>, With)>) -> Vec<Joined<B, With>> {
-    let mut traces: Vec<Joined<B, With>> = Vec::new();
+pub(crate) fn join_trace_pieces<B, With>(
+    inputs: Vec<(Input<B>, With)>,
+) -> Vec<JoinedTrace<B, With>> {
+    let mut traces: Vec<JoinedTrace<B, With>> = Vec::new();
     let declared = |trace: &Trace| {
         trace.streams().iter().map(|stream| 1 + stream.events().len()).sum::<usize>()
     };
@@ -102,7 +104,7 @@ pub(crate) fn joined<B, With>(inputs: Vec<(Input<B>, With)>) -> Vec<Joined<B, Wi
         let identity = input.trace.identity();
         let mut known = traces.iter_mut().filter(|_| identity.is_unique());
         let Some(same) = known.find(|other| other.input.trace.identity() == identity) else {
-            traces.push(Joined { input, with, first });
+            traces.push(JoinedTrace { input, with, first });
             continue;
         };
         if declared(&input.trace) > declared(&same.input.trace) {

@@ -1,9 +1,10 @@
 //! Traces read: their streams decoded in parallel, and merged in time order; counted; written
 //! anew, in part or put together.
 //!
-//! [`print()`] writes the events of traces to any [`EventOutput`], what tracers lost, and what is
-//! damaged. Memory does not grow with the traces, and what is written is the same for
-//! any number of threads. [`statistics`] counts them; [`trim()`] and [`join()`] write traces.
+//! [`print_events()`] writes the events of traces to any [`EventOutput`], what tracers lost, and
+//! what is damaged. Memory does not grow with the traces, and what is written is the same for any
+//! number of threads. [`collect_statistics`] counts them; [`trim_traces()`] and [`merge_traces()`]
+//! write traces.
 //!
 //! ```text
 //! folder → input → stream → plan ──tasks──→ decode ──batches──→ merge → lines
@@ -38,26 +39,26 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::thread::Builder;
 
-use trackway_ctf::read::{Bytes, SourceStream};
+use trackway_ctf::read::{ByteSource, SourceStream};
 use trackway_render::EventOutput;
 
-pub use export::{Export, ExportError, Exported, join, trim};
-pub use filter::{AboutNothing, FilterError, Filters, layouts};
-pub use folder::{Found, OpenError, TraceFile, open};
-pub use follow::{Followed, FollowedRange, Following, follow};
+pub use export::{ExportError, ExportSettings, ExportSummary, merge_traces, trim_traces};
+pub use filter::{FilterError, Filters, UnmatchedFilter, event_layouts};
+pub use folder::{FoundTraces, OpenError, TraceFile, open_traces};
+pub use follow::{FollowSettings, FollowSummary, FollowedRange, follow_traces};
 pub use index::{Index, IndexError};
 pub use input::{DataFile, Input};
-pub use recording::unfinished;
+pub use recording::find_unfinished_recordings;
 pub use select::{Range, Selection};
-pub use stats::{EventCount, Statistics, StreamCount, statistics};
+pub use stats::{EventCount, Statistics, StreamCount, collect_statistics};
 
-use filter::Judge;
-use input::{NamedTrace, joined};
+use filter::StatefulFilters;
+use input::{NamedTrace, join_trace_pieces};
 use lookahead::Lookahead;
 use merge::Merge;
-use order::Orders;
-use pipeline::{Limits, Pipeline, Tools};
-use stream::{ClassTexts, streams};
+use order::StreamOrders;
+use pipeline::{Limits, Pipeline, WorkerState};
+use stream::{StreamClassPlan, collect_streams};
 
 /// Settings of the reading; they do not change the result.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +99,7 @@ pub struct Summary {
 /// # Errors
 ///
 /// If `output` or `messages` cannot be written.
-pub fn print<B: Bytes + Sync>(
+pub fn print_events<B: ByteSource + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
     output: &mut impl EventOutput,
@@ -107,7 +108,7 @@ pub fn print<B: Bytes + Sync>(
 ) -> io::Result<Summary> {
     output.begin()?;
     let (summary, _) =
-        print_on(inputs, selection, output, settings, PrintState::default(), messages)?;
+        print_events_after(inputs, selection, output, settings, PrintState::default(), messages)?;
     output.end()?;
     Ok(summary)
 }
@@ -116,12 +117,12 @@ pub fn print<B: Bytes + Sync>(
 #[derive(Default)]
 struct PrintState {
     /// The state of filters.
-    judge: Judge,
-    orders: Orders,
+    judge: StatefulFilters,
+    orders: StreamOrders,
 }
 
-/// Writes events like [`print()`], after others; also returns the state for what follows.
-fn print_on<B: Bytes + Sync, O: EventOutput>(
+/// Writes events like [`print_events()`], after others; also returns the state for what follows.
+fn print_events_after<B: ByteSource + Sync, O: EventOutput>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
     output: &mut O,
@@ -132,15 +133,15 @@ fn print_on<B: Bytes + Sync, O: EventOutput>(
     let encoder = output.encoder();
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
-        joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
-    let texts = |(trace, _): &(NamedTrace, _)| ClassTexts::of(trace, &encoder, selection);
+        join_trace_pieces(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
+    let texts = |(trace, _): &(NamedTrace, _)| StreamClassPlan::of(trace, &encoder, selection);
     let texts: Vec<_> = traces.iter().map(texts).collect();
-    let streams = streams(&traces, &texts, selection.range);
-    let pipeline = Pipeline::new(&streams, limits(settings, streams.len()));
+    let streams = collect_streams(&traces, &texts, selection.range);
+    let pipeline = Pipeline::new(&streams, pipeline_limits(settings, streams.len()));
     let mut merge = Merge {
         streams: &streams,
         pipeline: &pipeline,
-        tools: Tools::new(encoder.clone()),
+        tools: WorkerState::new(encoder.clone()),
         encoder: encoder.clone(),
         output,
         messages,
@@ -153,7 +154,7 @@ fn print_on<B: Bytes + Sync, O: EventOutput>(
     };
     let run = std::thread::scope(|scope| {
         for _ in 1..settings.jobs.get() {
-            let help = || pipeline.help(&mut Tools::new(encoder.clone()));
+            let help = || pipeline.run_worker(&mut WorkerState::new(encoder.clone()));
             if Builder::new().spawn_scoped(scope, help).is_err() {
                 // There are no more threads: the merge decodes the rest itself.
                 break;
@@ -168,7 +169,7 @@ fn print_on<B: Bytes + Sync, O: EventOutput>(
 }
 
 /// When the first packet of `inputs` begins, in nanoseconds since the clocks' origin.
-pub fn first_time<B: Bytes>(inputs: &[Input<B>]) -> Option<i64> {
+pub fn first_packet_time<B: ByteSource>(inputs: &[Input<B>]) -> Option<i64> {
     let files = inputs.iter().flat_map(|input| input.files.iter().map(|file| (&input.trace, file)));
     let times = files.filter_map(|(trace, file)| {
         let packet = SourceStream::new(&file.bytes)
@@ -192,7 +193,7 @@ const FIRST_BATCH_BYTES: usize = 4 << 10;
 /// Largest window, in bytes.
 const WINDOW_BYTES: usize = 128 << 10;
 
-fn limits(settings: &Settings, streams: usize) -> Limits {
+fn pipeline_limits(settings: &Settings, streams: usize) -> Limits {
     let share = (STREAMS_BYTES / streams.max(1)).max(PIECE_BYTES_MIN);
     let batch_bytes = settings.batch_bytes.min(share);
     Limits {

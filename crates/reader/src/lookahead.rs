@@ -12,7 +12,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use trackway_ctf::read::Bytes;
+use trackway_ctf::read::ByteSource;
 
 use crate::batch::Batch;
 use crate::stream::Stream;
@@ -66,7 +66,7 @@ struct TraceIndex {
 }
 
 impl Lookahead {
-    pub(crate) fn new<B: Bytes>(streams: &[Stream<'_, B>]) -> Self {
+    pub(crate) fn new<B: ByteSource>(streams: &[Stream<'_, B>]) -> Self {
         let mut lookahead = Self { streams: Vec::new(), traces: Vec::new(), bytes: 0 };
         let mut known = HashMap::new();
         for (number, stream) in streams.iter().enumerate() {

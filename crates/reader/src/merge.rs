@@ -14,16 +14,16 @@ use std::collections::{BinaryHeap, VecDeque};
 use std::io::{self, Write};
 use std::mem::replace;
 
-use trackway_ctf::read::Bytes;
+use trackway_ctf::read::ByteSource;
 use trackway_render::{EncodedRun, EventOutput};
 
 use crate::batch::{Batch, Diagnostic};
 use crate::call::LateEntry;
-use crate::filter::Judge;
+use crate::filter::StatefulFilters;
 use crate::lookahead::{CrossingPlace, Lookahead};
-use crate::messages::report;
-use crate::order::{Orders, StreamOrder};
-use crate::pipeline::{Pipeline, Tools};
+use crate::messages::write_message;
+use crate::order::{StreamOrder, StreamOrders};
+use crate::pipeline::{Pipeline, WorkerState};
 use crate::stream::Stream;
 
 /// The position of the merge in one stream.
@@ -45,7 +45,7 @@ struct Cursor {
 pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
     pub(crate) streams: &'m [Stream<'t, B>],
     pub(crate) pipeline: &'m Pipeline<'t, B>,
-    pub(crate) tools: Tools<O::Encoder>,
+    pub(crate) tools: WorkerState<O::Encoder>,
     /// For texts that are known only in the merged order.
     pub(crate) encoder: O::Encoder,
     pub(crate) output: &'m mut O,
@@ -57,9 +57,9 @@ pub(crate) struct Merge<'m, 't, B, O: EventOutput> {
     /// Takes the number of events that are done.
     pub(crate) progress: Option<fn(u64)>,
     /// Decides about events of which filters remember something.
-    pub(crate) judge: Judge,
+    pub(crate) judge: StatefulFilters,
     /// The order of the events so far, of streams that may grow.
-    pub(crate) orders: Orders,
+    pub(crate) orders: StreamOrders,
     /// The decoded events of each trace.
     pub(crate) lookahead: Lookahead,
 }
@@ -99,7 +99,7 @@ impl Cursor {
     }
 }
 
-impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
+impl<B: ByteSource, O: EventOutput> Merge<'_, '_, B, O> {
     /// Writes everything.
     pub(crate) fn run(&mut self) -> io::Result<()> {
         let mut cursors: Vec<Cursor> = Vec::new();
@@ -146,21 +146,21 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
                     }
                     Diagnostic::Damage(message) => {
                         self.is_whole = false;
-                        report(self.messages, message)?;
+                        write_message(self.messages, message)?;
                         cursor.note += 1;
                     }
                     Diagnostic::Order(file, error) => {
                         cursor.note += 1;
                         if cursor.order.report() {
                             self.is_whole = false;
-                            report(self.messages, &format!("{file}: {error}"))?;
+                            write_message(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
                     Diagnostic::First(file, time, place) => {
                         cursor.note += 1;
                         if let Some(error) = cursor.order.begin(*time, *place) {
                             self.is_whole = false;
-                            report(self.messages, &format!("{file}: {error}"))?;
+                            write_message(self.messages, &format!("{file}: {error}"))?;
                         }
                     }
                 },
@@ -277,7 +277,7 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
             let (class, event) = pending.class;
             let texts = self.streams.get(index)?.texts.get(class)?;
             let filters = texts.events.get(event)?.as_ref()?.filters.as_ref()?;
-            if !self.judge.takes(filters, question) {
+            if !self.judge.accepts(filters, question) {
                 return Some(Decision::No);
             }
         }
@@ -290,7 +290,7 @@ impl<B: Bytes, O: EventOutput> Merge<'_, '_, B, O> {
         if self.lookahead.is_ended(stream) {
             return None;
         }
-        let mut batch = self.pipeline.take(stream, used, &mut self.tools);
+        let mut batch = self.pipeline.take_batch(stream, used, &mut self.tools);
         match &mut batch {
             Some(batch) => self.lookahead.receive(stream, batch, now),
             None => self.lookahead.end(stream),

@@ -9,7 +9,7 @@ use trackway_console::Target;
 /// # Errors
 ///
 /// Those of the writer.
-pub(crate) fn report(messages: &mut (impl Write + ?Sized), message: &str) -> io::Result<()> {
+pub(crate) fn write_message(messages: &mut (impl Write + ?Sized), message: &str) -> io::Result<()> {
     let line = format!("trackway: {}\n", Target::Errors.one_line(message));
     messages.write_all(line.as_bytes())
 }

@@ -8,9 +8,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use trackway_ctf::read::{Damage, Packet, StreamClass, StreamError, has_whole_end};
+use trackway_ctf::read::{Damage, Packet, StreamClass, StreamError, has_full_end_timestamp};
 
-/// Most streams of which [`Orders`] keeps anything.
+/// Most streams of which [`StreamOrders`] keeps anything.
 const STREAMS_MAX: usize = 1 << 16;
 
 /// The place of an event.
@@ -35,9 +35,9 @@ impl EventPlace {
 
 /// The damage, if a packet ends before it begins. An end of 0 is that of a packet which the tracer
 /// did not close, as lttng-crash(1) leaves it.
-pub(crate) fn ends_first(packet: &Packet, class: &StreamClass) -> Option<Damage> {
+pub(crate) fn check_packet_times(packet: &Packet, class: &StreamClass) -> Option<Damage> {
     let (begin, end) = packet.timestamp_begin.zip(packet.timestamp_end.filter(|&end| end > 0))?;
-    if begin <= end || !has_whole_end(class) {
+    if begin <= end || !has_full_end_timestamp(class) {
         return None;
     }
     let ns = |cycles| class.clock()?.ns_from_origin(cycles).ok();
@@ -144,13 +144,13 @@ impl<'t> SpanQueue<'t> {
 
 /// The order of the events so far, of streams that are read piece by piece as they grow.
 #[derive(Debug, Default)]
-pub(crate) struct Orders(HashMap<StreamKey, StreamOrder>);
+pub(crate) struct StreamOrders(HashMap<StreamKey, StreamOrder>);
 
 /// Names a stream while its trace grows, although its files may come and go: the trace, and the
 /// stream's class and id.
 pub(crate) type StreamKey = (String, u64, u64);
 
-impl Orders {
+impl StreamOrders {
     /// The order of a stream so far.
     pub(crate) fn get(&self, stream: &StreamKey) -> StreamOrder {
         self.0.get(stream).copied().unwrap_or_default()
@@ -169,7 +169,7 @@ impl Orders {
 mod tests {
     use super::*;
 
-    fn span(packet: u64, times: &[i64]) -> Span {
+    fn span_of_times(packet: u64, times: &[i64]) -> Span {
         let mut span = Span::default();
         for (number, &time) in times.iter().enumerate() {
             let bit = 10 * number as u64;
@@ -178,7 +178,7 @@ mod tests {
         span
     }
 
-    fn place(error: &StreamError) -> (u64, u64, u64) {
+    fn backward_place(error: &StreamError) -> (u64, u64, u64) {
         match error.damage {
             Damage::Backward { bit, ns } => (error.packet, bit, ns),
             _ => panic!("{error}"),
@@ -193,9 +193,10 @@ mod tests {
             let mut found = Vec::new();
             for step in 0..spans.len() {
                 let (number, times) = spans[(rotation + step) % spans.len()];
-                found.extend(queue.add(number, "file", span(number, times)));
+                found.extend(queue.add(number, "file", span_of_times(number, times)));
             }
-            let found: Vec<_> = found.iter().map(|(file, error)| (*file, place(error))).collect();
+            let found: Vec<_> =
+                found.iter().map(|(file, error)| (*file, backward_place(error))).collect();
             assert_eq!(found, [("file", (3, 0, 2))], "rotation {rotation}");
             assert!(queue.waiting.is_empty());
         }
@@ -204,13 +205,13 @@ mod tests {
     #[test]
     fn only_the_first_damage_of_a_stream_is_reported() {
         let mut order = StreamOrder::default();
-        assert!(order.follow(span(0, &[5, 6])).is_none());
+        assert!(order.follow(span_of_times(0, &[5, 6])).is_none());
         // Events without a time change nothing.
         let mut untimed = Span::default();
         untimed.add(None, EventPlace { packet: 1, at: 0, bit: 0 });
         assert!(order.follow(untimed).is_none());
-        let error = order.follow(span(2, &[6, 4, 3])).expect("time goes backward");
-        assert_eq!(place(&error), (2, 10, 2));
-        assert!(order.follow(span(3, &[1])).is_none());
+        let error = order.follow(span_of_times(2, &[6, 4, 3])).expect("time goes backward");
+        assert_eq!(backward_place(&error), (2, 10, 2));
+        assert!(order.follow(span_of_times(3, &[1])).is_none());
     }
 }

@@ -2,10 +2,12 @@
 //! overlap, and take the packet that is being written as far as it is.
 //!
 //! What packets say of themselves is not enough for that where they differ in length: parts that
-//! different events were cut from (`trackway trim --event`) may say the same. So what the shorter one
-//! has is compared.
+//! different events were cut from (`trackway trim --event`) may say the same. So what the shorter
+//! one has is compared.
 
-use trackway_ctf::read::{Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder, Trace};
+use trackway_ctf::read::{
+    ByteSource, Packet, ResumeState, Skip, SourceStream, StreamDecoder, Trace,
+};
 
 use crate::input::HEADER_WINDOW_BYTES;
 
@@ -20,7 +22,7 @@ pub(crate) struct PacketAt<'b, B> {
     pub(crate) packet: Packet,
 }
 
-impl<B: Bytes> PacketAt<'_, B> {
+impl<B: ByteSource> PacketAt<'_, B> {
     /// Returns true if it and `other`, which are of one stream and begin at the same time, are one
     /// packet.
     pub(crate) fn is_of_same(&self, other: &Self, trace: &Trace) -> bool {
@@ -66,8 +68,8 @@ impl<B: Bytes> PacketAt<'_, B> {
     fn events_at(&self, trace: &Trace) -> Option<u64> {
         let mut source = SourceStream::new(self.bytes).with_window(HEADER_WINDOW_BYTES, Vec::new());
         source.go_to(self.at.0, self.at.1);
-        let mut decoder = StreamDecoder::resumed(trace, Carry::default());
-        source.begin(&mut decoder, &mut Skip, |_| {}).ok()?;
+        let mut decoder = StreamDecoder::resume(trace, ResumeState::default());
+        source.begin_packet(&mut decoder, &mut Skip, |_| {}).ok()?;
         Some(decoder.position_bits() / 8)
     }
 }

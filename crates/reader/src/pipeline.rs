@@ -12,11 +12,11 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use trackway_ctf::read::Bytes;
+use trackway_ctf::read::ByteSource;
 use trackway_render::EventEncoder;
 
 use crate::batch::Batch;
-use crate::decode::Task;
+use crate::decode::DecodeTask;
 use crate::plan::Planner;
 use crate::stream::Stream;
 
@@ -69,7 +69,7 @@ struct Lane<'t, B> {
     planner: Option<Box<Planner<'t, B>>>,
     is_ended: bool,
     /// Tasks planned and not yet merged, in order.
-    tasks: VecDeque<Queued<'t, B>>,
+    tasks: VecDeque<QueuedTask<'t, B>>,
     /// Number of the first of `tasks`, of all that this lane ever had.
     first: u64,
     /// About when the first task begins that is not planned yet.
@@ -82,11 +82,11 @@ struct Lane<'t, B> {
 
 /// A task, and the planner of its stream, if that cannot go on before the task is done.
 struct PlannedTask<'t, B> {
-    task: Box<Task<'t, B>>,
+    task: Box<DecodeTask<'t, B>>,
     planner: Option<Box<Planner<'t, B>>>,
 }
 
-struct Queued<'t, B> {
+struct QueuedTask<'t, B> {
     /// `None` while someone decodes it, and when it is done.
     task: Option<PlannedTask<'t, B>>,
     is_done: bool,
@@ -100,7 +100,7 @@ enum Job<'t, B> {
 }
 
 /// The reusable memory of a thread.
-pub(crate) struct Tools<F> {
+pub(crate) struct WorkerState<F> {
     format: F,
     /// For packets' headers.
     header_memory: Vec<u8>,
@@ -108,13 +108,13 @@ pub(crate) struct Tools<F> {
     window_memory: Vec<u8>,
 }
 
-impl<F> Tools<F> {
+impl<F> WorkerState<F> {
     pub(crate) const fn new(format: F) -> Self {
         Self { format, header_memory: Vec::new(), window_memory: Vec::new() }
     }
 }
 
-impl<'t, B: Bytes> Pipeline<'t, B> {
+impl<'t, B: ByteSource> Pipeline<'t, B> {
     /// A pipeline with a lane for each stream.
     pub(crate) fn new(streams: &'t [Stream<'t, B>], limits: Limits) -> Self {
         let lane = |stream| Lane {
@@ -141,7 +141,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
     }
 
     /// Decodes until [`Pipeline::stop`].
-    pub(crate) fn help(&self, tools: &mut Tools<impl EventEncoder>) {
+    pub(crate) fn run_worker(&self, tools: &mut WorkerState<impl EventEncoder>) {
         // Also if this thread panics, as in a test: the others would wait for ever.
         let _stop = self.stop_at_end();
         let mut state = self.lock();
@@ -179,11 +179,11 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
     }
 
     /// The next batch of a stream, `None` at its end; `used` is memory to be used again.
-    pub(crate) fn take(
+    pub(crate) fn take_batch(
         &self,
         lane: usize,
         used: Batch,
-        tools: &mut Tools<impl EventEncoder>,
+        tools: &mut WorkerState<impl EventEncoder>,
     ) -> Option<Batch> {
         let mut state = self.lock();
         state.recycle(used);
@@ -192,16 +192,16 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
                 return None;
             }
             match state.next(lane, &self.limits) {
-                Wanted::Batch(batch) => {
+                NextStep::Batch(batch) => {
                     self.wake(&state);
                     return Some(batch);
                 }
-                Wanted::Nothing => return None,
-                Wanted::Work(job) => {
+                NextStep::Nothing => return None,
+                NextStep::Work(job) => {
                     drop(state);
                     self.run(job, tools);
                 }
-                Wanted::Patience => match state.most_urgent(&self.limits) {
+                NextStep::Patience => match state.most_urgent(&self.limits) {
                     Some(job) => {
                         drop(state);
                         self.run(job, tools);
@@ -234,10 +234,10 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
     }
 
     /// Plans if need be, and decodes one batch.
-    fn run(&self, job: Job<'t, B>, tools: &mut Tools<impl EventEncoder>) {
+    fn run(&self, job: Job<'t, B>, tools: &mut WorkerState<impl EventEncoder>) {
         let (lane, number, mut task, size) = match job {
             Job::Decode(lane, number, task, size) => (lane, number, task, size),
-            Job::Plan(lane, planner) => match self.plan(lane, planner, tools) {
+            Job::Plan(lane, planner) => match self.plan_task(lane, planner, tools) {
                 Some(planned) => planned,
                 None => return,
             },
@@ -259,16 +259,16 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         if let (Some(planner), Some(lane)) = (planner, state.lanes.get_mut(lane)) {
             lane.planner = Some(planner);
         }
-        state.deliver(lane, number, batch, task);
+        state.store_batch(lane, number, batch, task);
         self.wake(&state);
     }
 
     /// Plans a lane's next task, which is to be decoded by the caller.
-    fn plan(
+    fn plan_task(
         &self,
         lane: usize,
         mut planner: Box<Planner<'t, B>>,
-        tools: &mut Tools<impl EventEncoder>,
+        tools: &mut WorkerState<impl EventEncoder>,
     ) -> Option<(usize, u64, PlannedTask<'t, B>, usize)> {
         let planned = planner.plan(&mut tools.header_memory);
         let mut state = self.lock();
@@ -280,7 +280,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
         };
         at.until = at.until.max(planned.until);
         let number = at.first + at.tasks.len() as u64;
-        at.tasks.push_back(Queued { task: None, is_done: false, batches: VecDeque::new() });
+        at.tasks.push_back(QueuedTask { task: None, is_done: false, batches: VecDeque::new() });
         let size = at.next_size(&self.limits);
         let memory = std::mem::take(&mut tools.window_memory);
         let task = Box::new(planned.task.with_window(self.limits.window_bytes, memory));
@@ -297,7 +297,7 @@ impl<'t, B: Bytes> Pipeline<'t, B> {
 }
 
 /// The next action of the merge for the next batch of a stream.
-enum Wanted<'t, B> {
+enum NextStep<'t, B> {
     Batch(Batch),
     /// The stream is at its end.
     Nothing,
@@ -307,13 +307,13 @@ enum Wanted<'t, B> {
     Patience,
 }
 
-impl<'t, B: Bytes> State<'t, B> {
-    fn next(&mut self, index: usize, limits: &Limits) -> Wanted<'t, B> {
-        let Some(lane) = self.lanes.get_mut(index) else { return Wanted::Nothing };
+impl<'t, B: ByteSource> State<'t, B> {
+    fn next(&mut self, index: usize, limits: &Limits) -> NextStep<'t, B> {
+        let Some(lane) = self.lanes.get_mut(index) else { return NextStep::Nothing };
         while let Some(task) = lane.tasks.front_mut() {
             if let Some(batch) = task.batches.pop_front() {
                 self.waiting_bytes -= batch.size();
-                return Wanted::Batch(batch);
+                return NextStep::Batch(batch);
             }
             if !task.is_done {
                 break;
@@ -324,10 +324,10 @@ impl<'t, B: Bytes> State<'t, B> {
         let is_over = lane.is_ended && lane.tasks.is_empty();
         let is_wanted = lane.tasks.front().is_none_or(|task| task.task.is_some());
         if is_over {
-            return Wanted::Nothing;
+            return NextStep::Nothing;
         }
         let job = if is_wanted { self.claim(index, limits) } else { None };
-        job.map_or(Wanted::Patience, Wanted::Work)
+        job.map_or(NextStep::Patience, NextStep::Work)
     }
 
     fn may_run_ahead(&self, limits: &Limits) -> bool {
@@ -360,7 +360,7 @@ impl<'t, B: Bytes> State<'t, B> {
     }
 
     /// Takes what was decoded, and the task, if it is not done.
-    fn deliver(
+    fn store_batch(
         &mut self,
         index: usize,
         number: u64,
@@ -402,7 +402,7 @@ impl<'t, B: Bytes> State<'t, B> {
     }
 }
 
-impl<B: Bytes> Lane<'_, B> {
+impl<B: ByteSource> Lane<'_, B> {
     fn urgency(&self) -> Option<i64> {
         let mut stopped = self.tasks.iter().filter_map(|planned| planned.task.as_ref());
         match stopped.next() {
@@ -420,9 +420,9 @@ impl<B: Bytes> Lane<'_, B> {
 }
 
 /// See [`Pipeline::stop_at_end`].
-struct StopAtEnd<'p, 't, B: Bytes>(&'p Pipeline<'t, B>);
+struct StopAtEnd<'p, 't, B: ByteSource>(&'p Pipeline<'t, B>);
 
-impl<B: Bytes> Drop for StopAtEnd<'_, '_, B> {
+impl<B: ByteSource> Drop for StopAtEnd<'_, '_, B> {
     fn drop(&mut self) {
         self.0.stop();
     }

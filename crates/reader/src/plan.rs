@@ -9,10 +9,10 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use trackway_ctf::read::{
-    Bytes, Carry, Packet, Skip, SourceStream, StreamDecoder, packets_stand_alone,
+    ByteSource, Packet, ResumeState, Skip, SourceStream, StreamDecoder, packets_stand_alone,
 };
 
-use crate::decode::Task;
+use crate::decode::DecodeTask;
 use crate::input::HEADER_WINDOW_BYTES;
 use crate::overlap::PacketAt;
 use crate::stream::Stream;
@@ -52,7 +52,7 @@ enum PacketRank {
 
 /// A task, and what it means for the tasks after it.
 pub(crate) struct Planned<'t, B> {
-    pub(crate) task: Task<'t, B>,
+    pub(crate) task: DecodeTask<'t, B>,
     /// True if the next task can be planned before this one has ended; if not, the decoder that it
     /// leaves is to be given to [`Planner::resume`].
     pub(crate) stands_alone: bool,
@@ -60,17 +60,17 @@ pub(crate) struct Planned<'t, B> {
     pub(crate) until: i64,
 }
 
-impl<'t, B: Bytes> Planner<'t, B> {
+impl<'t, B: ByteSource> Planner<'t, B> {
     /// A planner before a stream's first packet.
     pub(crate) fn new(stream: &'t Stream<'t, B>) -> Self {
         // The file that was read last says what came before.
         let carry = stream.files.iter().map(|file| file.part.carry);
-        let carry = carry.max_by_key(Carry::clock).unwrap_or_default();
+        let carry = carry.max_by_key(ResumeState::clock).unwrap_or_default();
         Self {
             stream,
             next: stream.files.iter().map(|file| file.part.from).collect(),
             order: BinaryHeap::new(),
-            decoder: StreamDecoder::resumed(&stream.trace.trace, carry),
+            decoder: StreamDecoder::resume(&stream.trace.trace, carry),
             searched: 0,
             is_begun: false,
             is_over: false,
@@ -120,7 +120,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         let is_before = |cycles| clock.ns_from_origin(cycles).is_ok_and(|time| time < begin);
         let entry = packets.last(|entry| is_before(entry.end))?;
         source.go_to(entry.offset, entry.number);
-        if !source.peek(trace).is_some_and(|packet| entry.is(&packet)) {
+        if !source.peek(trace).is_some_and(|packet| entry.matches_packet(&packet)) {
             source.go_to(0, 0);
         }
         Some(())
@@ -136,18 +136,18 @@ impl<'t, B: Bytes> Planner<'t, B> {
         if let Some(entry) = file.index.as_ref().and_then(|packets| packets.entry_after(damaged)) {
             source.go_to(entry.offset, entry.number);
             let packet = source.peek(&self.stream.trace.trace);
-            if packet.is_some_and(|packet| entry.is(&packet)) {
+            if packet.is_some_and(|packet| entry.matches_packet(&packet)) {
                 return;
             }
         }
-        let at = self.search(&file.bytes, damaged + 1, number, source);
+        let at = self.search_packet(&file.bytes, damaged + 1, number, source);
         source.go_to(at.unwrap_or(end), number);
     }
 
     /// The next place from `from` on with the magic number of packets and what can be read as
     /// one's header. How often it is looked at more closely is bounded: a file may be full of such
     /// numbers.
-    fn search(
+    fn search_packet(
         &mut self,
         bytes: &B,
         mut from: u64,
@@ -185,7 +185,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         let mut until = None;
         loop {
             let (at, _) = source.next();
-            let packet = source.begin(&mut self.decoder, &mut Skip, |_| {}).ok();
+            let packet = source.begin_packet(&mut self.decoder, &mut Skip, |_| {}).ok();
             if packet.is_none() {
                 self.find_next(index, at, source);
             }
@@ -215,7 +215,7 @@ impl<'t, B: Bytes> Planner<'t, B> {
         if !stands_alone {
             self.decoder = decoder.clone();
         }
-        let task = Task::new(self.stream, file, (start, number), end, decoder);
+        let task = DecodeTask::new(self.stream, file, (start, number), end, decoder);
         Some(Planned { task, stands_alone, until: until.unwrap_or(i64::MIN) })
     }
 

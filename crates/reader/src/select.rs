@@ -11,7 +11,8 @@ pub struct Selection<'s> {
     pub range: Range,
     /// Returns true for names of wanted events.
     pub events: &'s (dyn Fn(&str) -> bool + Sync),
-    /// Further conditions. Only [`crate::print()`] and [`crate::follow()`] look at them.
+    /// Further conditions. Only [`crate::print_events()`] and [`crate::follow_traces()`] look at
+    /// them.
     pub filters: Option<&'s Filters>,
 }
 
@@ -88,38 +89,38 @@ impl Range {
 
     /// Returns true if all of a packet is in it.
     pub(crate) fn contains(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
-        let times = times(packet, clock);
+        let times = packet_times(packet, clock);
         self.is_everything()
             || times.is_some_and(|(from, to)| self.has(Some(from)) && self.has(Some(to)))
     }
 
     /// The part of a loss in a stream with this clock that is in it; see [`Range::clip`].
     pub(crate) fn clip_clocked(&self, loss: Loss, clock: Option<&Clock>) -> Option<TimedLoss> {
-        self.clip(loss, times_of(loss, clock))
+        self.clip(loss, loss_times(loss, clock))
     }
 
     /// Returns true if a packet ends before it begins.
     pub(crate) fn is_after(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
-        let times = times(packet, clock);
+        let times = packet_times(packet, clock);
         self.begin.zip(times).is_some_and(|(begin, (from, to))| from <= to && to < begin)
     }
 
     /// Returns true if a packet begins after it ends.
     pub(crate) fn is_before(&self, packet: &Packet, clock: Option<&Clock>) -> bool {
-        let times = times(packet, clock);
+        let times = packet_times(packet, clock);
         self.end.zip(times).is_some_and(|(end, (from, to))| from <= to && end < from)
     }
 }
 
 /// Between which times a loss was, in a stream with this clock, if that is known.
-pub(crate) fn times_of(loss: Loss, clock: Option<&Clock>) -> Option<(i64, i64)> {
+pub(crate) fn loss_times(loss: Loss, clock: Option<&Clock>) -> Option<(i64, i64)> {
     let (begin, end) = loss.between?;
     let time = |cycles: u64| clock?.ns_from_origin(cycles).ok();
     time(begin).zip(time(end))
 }
 
 /// When a packet begins and ends, if it says so.
-fn times(packet: &Packet, clock: Option<&Clock>) -> Option<(i64, i64)> {
+fn packet_times(packet: &Packet, clock: Option<&Clock>) -> Option<(i64, i64)> {
     let time = |cycles: u64| clock?.ns_from_origin(cycles).ok();
     packet.timestamp_begin.and_then(time).zip(packet.timestamp_end.and_then(time))
 }
@@ -127,12 +128,12 @@ fn times(packet: &Packet, clock: Option<&Clock>) -> Option<(i64, i64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use trackway_ctf::read::Lost;
+    use trackway_ctf::read::LossKind;
 
     #[test]
     fn losses_are_cut_to_the_range() {
         let range = Range { begin: Some(10), end: Some(20) };
-        let loss = Loss { what: Lost::Events, count: Some(3), between: None };
+        let loss = Loss { what: LossKind::Events, count: Some(3), between: None };
         let clipped = |from, to| {
             let (loss, between) = range.clip(loss, Some((from, to)))?;
             between.map(|between| (between, loss.count))

@@ -10,15 +10,16 @@ use std::num::NonZero;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use trackway_ctf::read::{
-    Bytes, CpuId, EventClass, Loss, Lost, SourceStream, StreamClass, StreamDecoder, StreamError,
+    ByteSource, CpuId, EventClass, Loss, LossKind, SourceStream, StreamClass, StreamDecoder,
+    StreamError,
 };
 
-use crate::decode::Task;
-use crate::input::{DataFile, Input, NamedTrace, joined};
-use crate::order::{EventPlace, Span, SpanQueue, ends_first};
+use crate::decode::DecodeTask;
+use crate::input::{DataFile, Input, NamedTrace, join_trace_pieces};
+use crate::order::{EventPlace, Span, SpanQueue, check_packet_times};
 use crate::plan::Planner;
 use crate::select::Selection;
-use crate::stream::{Stream, streams};
+use crate::stream::{Stream, collect_streams};
 use crate::workers::{self, MessageSink};
 
 /// The content of traces.
@@ -99,7 +100,7 @@ impl Statistics {
 /// # Errors
 ///
 /// If `messages` cannot be written.
-pub fn statistics<B: Bytes + Sync>(
+pub fn collect_statistics<B: ByteSource + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
     jobs: NonZero<usize>,
@@ -107,12 +108,12 @@ pub fn statistics<B: Bytes + Sync>(
 ) -> io::Result<Statistics> {
     let alone = inputs.into_iter().map(|input| (input, ())).collect();
     let traces: Vec<(NamedTrace, Vec<DataFile<B>>)> =
-        joined(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
+        join_trace_pieces(alone).into_iter().map(|one| NamedTrace::of(one.input)).collect();
     let texts: Vec<_> = traces.iter().map(|_| Vec::new()).collect();
-    let streams = streams(&traces, &texts, selection.range);
+    let streams = collect_streams(&traces, &texts, selection.range);
     let lanes: Vec<_> = streams.iter().map(Lane::new).collect();
     let counts = workers::run(jobs, messages, |number, sink| {
-        count(&streams, &lanes, number, selection, sink)
+        count_tasks(&streams, &lanes, number, selection, sink)
     })?;
     let mut all = Counts::new(&streams);
     counts.iter().for_each(|counts| all.add(counts));
@@ -142,19 +143,19 @@ struct Lane<'t, B> {
     spans: Mutex<SpanQueue<'t>>,
 }
 
-impl<'t, B: Bytes> Lane<'t, B> {
+impl<'t, B: ByteSource> Lane<'t, B> {
     fn new(stream: &'t Stream<'t, B>) -> Self {
         Self { planner: Mutex::new((Planner::new(stream), 0)), spans: Mutex::default() }
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+fn lock_ignoring_poison<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Counts tasks of all streams until none is left; the thread of this `number` begins with that
 /// stream.
-fn count<'t, B: Bytes>(
+fn count_tasks<'t, B: ByteSource>(
     streams: &[Stream<'t, B>],
     lanes: &[Lane<'t, B>],
     number: usize,
@@ -169,25 +170,25 @@ fn count<'t, B: Bytes>(
             continue;
         };
         let is_whole = &mut counts.is_whole;
-        let mut work = Work { counted, is_whole, selection, sink, span: Span::default() };
+        let mut work = StreamWork { counted, is_whole, selection, sink, span: Span::default() };
         loop {
-            let mut planner = lock(&lane.planner);
+            let mut planner = lock_ignoring_poison(&lane.planner);
             let (tasks, next) = &mut *planner;
             let Some(planned) = tasks.plan(&mut memory) else { break };
             let task = *next;
             *next += 1;
             let file = if planned.stands_alone {
                 drop(planner);
-                work.task(planned.task).0
+                work.count_task(planned.task).0
             } else {
                 // The next task needs what this one leaves behind, and waits for it.
-                let (file, decoder) = work.task(planned.task);
+                let (file, decoder) = work.count_task(planned.task);
                 tasks.resume(decoder);
                 file
             };
             let span = std::mem::take(&mut work.span);
-            if let Some((file, error)) = lock(&lane.spans).add(task, file, span) {
-                work.damaged(file, &error);
+            if let Some((file, error)) = lock_ignoring_poison(&lane.spans).add(task, file, span) {
+                work.report_damage(file, &error);
             }
         }
     }
@@ -216,7 +217,11 @@ impl Counts {
         self.is_whole &= other.is_whole;
     }
 
-    fn into_statistics<B: Bytes>(self, streams: &[Stream<'_, B>], traces: usize) -> Statistics {
+    fn into_statistics<B: ByteSource>(
+        self,
+        streams: &[Stream<'_, B>],
+        traces: usize,
+    ) -> Statistics {
         let mut all = Statistics { traces, is_whole: self.is_whole, ..Default::default() };
         let mut names: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
         for (stream, (mut counted, classes)) in streams.iter().zip(self.streams) {
@@ -229,7 +234,7 @@ impl Counts {
             }
             stream.name.clone_into(&mut counted.name);
             counted.bytes = stream.files.iter().map(|file| file.bytes.length()).sum();
-            all.first = earliest(all.first, counted.first);
+            all.first = earlier_time(all.first, counted.first);
             all.last = all.last.max(counted.last);
             all.streams.push(counted);
         }
@@ -243,7 +248,7 @@ impl Counts {
     }
 }
 
-fn earliest(a: Option<i64>, b: Option<i64>) -> Option<i64> {
+fn earlier_time(a: Option<i64>, b: Option<i64>) -> Option<i64> {
     a.into_iter().chain(b).min()
 }
 
@@ -259,14 +264,14 @@ impl StreamCount {
         self.lost_events = self.lost_events.saturating_add(other.lost_events);
         self.lost_packets = self.lost_packets.saturating_add(other.lost_packets);
         self.is_loss_uncertain |= other.is_loss_uncertain;
-        self.first = earliest(self.first, other.first);
+        self.first = earlier_time(self.first, other.first);
         self.last = self.last.max(other.last);
     }
 
-    fn lose(&mut self, loss: Loss) {
+    fn add_loss(&mut self, loss: Loss) {
         let sum = match loss.what {
-            Lost::Events => &mut self.lost_events,
-            Lost::Packets => &mut self.lost_packets,
+            LossKind::Events => &mut self.lost_events,
+            LossKind::Packets => &mut self.lost_packets,
         };
         match loss.count {
             // Hostile numbers may be anything.
@@ -277,7 +282,7 @@ impl StreamCount {
 }
 
 /// A thread's work on one stream.
-struct Work<'w, 'k> {
+struct StreamWork<'w, 'k> {
     counted: &'w mut (StreamCount, Vec<ClassCount>),
     is_whole: &'w mut bool,
     selection: &'w Selection<'k>,
@@ -286,25 +291,28 @@ struct Work<'w, 'k> {
     span: Span,
 }
 
-impl Work<'_, '_> {
+impl StreamWork<'_, '_> {
     /// Counts a task; its file's name, and what it leaves behind.
-    fn task<'t, B: Bytes>(&mut self, task: Task<'t, B>) -> (&'t str, StreamDecoder<'t>) {
+    fn count_task<'t, B: ByteSource>(
+        &mut self,
+        task: DecodeTask<'t, B>,
+    ) -> (&'t str, StreamDecoder<'t>) {
         let (file, mut source, end, mut decoder) = task.into_parts();
         while source.next().0 < end {
-            if let Err(error) = self.packet(&mut source, &mut decoder) {
-                self.damaged(&file.name, &error);
+            if let Err(error) = self.count_packet(&mut source, &mut decoder) {
+                self.report_damage(&file.name, &error);
             }
         }
         (&file.name, decoder)
     }
 
-    fn damaged(&mut self, file: &str, error: &StreamError) {
+    fn report_damage(&mut self, file: &str, error: &StreamError) {
         *self.is_whole = false;
         // A failed write is reported by the thread that writes.
         let _ = self.sink.send_message(format!("{file}: {error}"));
     }
 
-    fn packet<B: Bytes>(
+    fn count_packet<B: ByteSource>(
         &mut self,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
@@ -312,24 +320,24 @@ impl Work<'_, '_> {
         let mut cpu = None;
         let mut losses = Vec::new();
         let mut sink = CpuId::new(|_, id| cpu = Some(id));
-        let begun = source.begin(decoder, &mut sink, |loss| losses.push(loss))?;
-        let ends_first = decoder.class().and_then(|class| ends_first(&begun, class));
+        let begun = source.begin_packet(decoder, &mut sink, |loss| losses.push(loss))?;
+        let ends_first = decoder.class().and_then(|class| check_packet_times(&begun, class));
         let mut packet = StreamCount { cpu, packets: 1, ..StreamCount::default() };
         let clock = decoder.class().and_then(StreamClass::clock);
         let range = self.selection.range;
         for (loss, _) in losses.into_iter().filter_map(|loss| range.clip_clocked(loss, clock)) {
-            packet.lose(loss);
+            packet.add_loss(loss);
         }
         self.counted.0.add(&packet);
         let events = decoder.class().map_or(&[][..], StreamClass::events);
         if self.counted.1.is_empty() {
             // Asked once for each class, not for each event.
-            self.counted.1 = events.iter().map(|event| self.class(event)).collect();
+            self.counted.1 = events.iter().map(|event| self.new_class_count(event)).collect();
         }
         let (packet, at) = source.current();
         loop {
             let before = decoder.position_bits();
-            let read = source.event(decoder, |event| {
+            let read = source.read_event(decoder, |event| {
                 let header = event.header;
                 event.skip().map(|()| header)
             });
@@ -344,15 +352,15 @@ impl Work<'_, '_> {
             };
             self.span.add(header.time, EventPlace { packet, at, bit: before });
             let bits = decoder.position_bits() - before;
-            self.event(header.time, header.class.index(), bits);
+            self.count_event(header.time, header.class.index(), bits);
         }
     }
 
-    fn class(&self, event: &EventClass) -> ClassCount {
+    fn new_class_count(&self, event: &EventClass) -> ClassCount {
         ClassCount { is_wanted: self.selection.wants(event), count: 0, bits: 0 }
     }
 
-    fn event(&mut self, time: Option<i64>, index: usize, bits: u64) {
+    fn count_event(&mut self, time: Option<i64>, index: usize, bits: u64) {
         let (stream, classes) = &mut *self.counted;
         let Some(class) = classes.get_mut(index) else { return };
         if !class.is_wanted || !self.selection.range.has(time) {

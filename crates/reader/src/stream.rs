@@ -6,10 +6,10 @@
 
 use std::collections::{HashMap, HashSet};
 
-use trackway_ctf::read::{Bytes, SourceStream, StreamClass, TraceIdentity};
+use trackway_ctf::read::{ByteSource, SourceStream, StreamClass, TraceIdentity};
 use trackway_render::{EventEncoder, LossPlace};
 
-use crate::call::Call;
+use crate::call::CallSide;
 use crate::filter::ClassFilters;
 use crate::input::{DataFile, HEADER_WINDOW_BYTES, NamedTrace};
 use crate::order::StreamKey;
@@ -19,7 +19,7 @@ use crate::select::{Range, Selection};
 pub(crate) struct Stream<'t, B> {
     pub(crate) trace: &'t NamedTrace,
     /// The common parts of lines of each of the trace's stream classes.
-    pub(crate) texts: &'t [ClassTexts],
+    pub(crate) texts: &'t [StreamClassPlan],
     pub(crate) class_id: u64,
     pub(crate) id: u64,
     /// The requested range of its times.
@@ -56,22 +56,22 @@ impl<'t, B> Stream<'t, B> {
 }
 
 /// The common parts of lines of a stream class's events.
-pub(crate) struct ClassTexts {
+pub(crate) struct StreamClassPlan {
     pub(crate) stream: Vec<u8>,
     /// By the event's index in its class; `None` for events that are not selected.
-    pub(crate) events: Vec<Option<ClassText>>,
+    pub(crate) events: Vec<Option<EventClassPlan>>,
     /// By the same: the sides of calls whose entries are selected, and may lack texts.
-    pub(crate) calls: Vec<Option<Call>>,
+    pub(crate) calls: Vec<Option<CallSide>>,
 }
 
 /// The common parts of lines of an event class, and whether its events are wanted.
-pub(crate) struct ClassText {
+pub(crate) struct EventClassPlan {
     pub(crate) text: Vec<u8>,
     /// `None`: all.
     pub(crate) filters: Option<ClassFilters>,
 }
 
-impl ClassTexts {
+impl StreamClassPlan {
     /// The texts of all of a trace's stream classes.
     pub(crate) fn of(
         trace: &NamedTrace,
@@ -79,7 +79,7 @@ impl ClassTexts {
         selection: &Selection<'_>,
     ) -> Vec<Self> {
         let (trace, name) = (&trace.trace, trace.names());
-        let texts = |(stream, calls): (&StreamClass, Vec<Option<Call>>)| Self {
+        let texts = |(stream, calls): (&StreamClass, Vec<Option<CallSide>>)| Self {
             calls,
             stream: format.stream_prefix(trace, name, stream),
             events: stream
@@ -91,29 +91,32 @@ impl ClassTexts {
                         Some(filters) => Some(filters.of_class(stream, event)?),
                         None => None,
                     };
-                    Some(ClassText { text: format.class_prefix(trace, stream, event), filters })
+                    Some(EventClassPlan {
+                        text: format.class_prefix(trace, stream, event),
+                        filters,
+                    })
                 })
                 .collect(),
         };
         let mut texts: Vec<Self> =
-            trace.streams().iter().zip(Call::all_of(trace)).map(texts).collect();
-        Self::leave_unwanted_calls(&mut texts);
+            trace.streams().iter().zip(CallSide::all_of(trace)).map(texts).collect();
+        Self::remove_unselected_calls(&mut texts);
         texts
     }
 }
 
-impl ClassTexts {
+impl StreamClassPlan {
     /// Leaves out the calls of a trace whose entries are not selected.
-    fn leave_unwanted_calls(all: &mut [Self]) {
+    fn remove_unselected_calls(all: &mut [Self]) {
         let wanted = |texts: &Self| {
             let wanted = texts.events.iter().map(Option::is_some);
             let calls = texts.calls.iter().zip(wanted).filter(|(_, is_wanted)| *is_wanted);
             let entries =
                 calls.filter_map(|(call, _)| call.as_ref()).filter(|call| call.is_entry());
-            entries.map(Call::number).collect::<Vec<_>>()
+            entries.map(CallSide::number).collect::<Vec<_>>()
         };
         let wanted: HashSet<usize> = all.iter().flat_map(wanted).collect();
-        let is_wanted = |call: &Call| wanted.contains(&call.number());
+        let is_wanted = |call: &CallSide| wanted.contains(&call.number());
         for texts in all {
             texts.calls.iter_mut().for_each(|call| *call = call.take().filter(is_wanted));
             if texts.calls.iter().all(Option::is_none) {
@@ -124,18 +127,18 @@ impl ClassTexts {
 }
 
 /// The streams of all traces, in the order in which they come at equal times.
-pub(crate) fn streams<'t, B: Bytes>(
+pub(crate) fn collect_streams<'t, B: ByteSource>(
     traces: &'t [(NamedTrace, Vec<DataFile<B>>)],
-    texts: &'t [Vec<ClassTexts>],
+    texts: &'t [Vec<StreamClassPlan>],
     range: Range,
 ) -> Vec<Stream<'t, B>> {
     let mut streams = Vec::new();
     for ((trace, files), texts) in traces.iter().zip(texts) {
-        streams.extend(streams_of(trace, files, texts, range));
+        streams.extend(collect_trace_streams(trace, files, texts, range));
     }
     let has_version_2 = traces.iter().any(|(trace, _)| trace.trace.major_version() >= 2);
     streams.sort_by_cached_key(|stream| {
-        (trace_order(stream.trace, has_version_2), stream.class_id, stream.id)
+        (trace_sort_key(stream.trace, has_version_2), stream.class_id, stream.id)
     });
     streams
 }
@@ -144,7 +147,7 @@ pub(crate) fn streams<'t, B: Bytes>(
 /// all traces are of CTF 1.8, compares UUIDs and then names; 2.1, which is the first that reads CTF
 /// 2, namespaces, names and unique ids. A trace that lacks one of these comes after those that have
 /// it.
-fn trace_order(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3] {
+fn trace_sort_key(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3] {
     let last = |text: Option<String>| (text.is_none(), text.unwrap_or_default());
     let identity = trace.trace.identity();
     let (name, uid) = (last(Some(trace.name.clone())), last(identity.uid()));
@@ -165,10 +168,10 @@ fn trace_order(trace: &NamedTrace, has_version_2: bool) -> [(bool, String); 3] {
 const LTTNG_NAMESPACE: &str = "lttng.org,2009";
 
 /// The streams in a trace's files.
-pub(crate) fn streams_of<'t, B: Bytes>(
+pub(crate) fn collect_trace_streams<'t, B: ByteSource>(
     trace: &'t NamedTrace,
     files: &'t [DataFile<B>],
-    texts: &'t [ClassTexts],
+    texts: &'t [StreamClassPlan],
     range: Range,
 ) -> Vec<Stream<'t, B>> {
     let mut files: Vec<&DataFile<B>> = files.iter().collect();

@@ -6,7 +6,7 @@ use std::num::NonZero;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::Builder;
 
-use crate::messages::report;
+use crate::messages::write_message;
 
 /// Number of messages that may wait to be written: a thread with more waits.
 const MESSAGES_AHEAD: usize = 64;
@@ -31,7 +31,7 @@ impl MessageSink for DirectSink<'_> {
     fn send_message(&self, text: String) -> bool {
         let mut messages = self.0.borrow_mut();
         if let Ok(open) = messages.as_mut()
-            && let Err(error) = report(*open, &text)
+            && let Err(error) = write_message(*open, &text)
         {
             *messages = Err(error);
         }
@@ -63,7 +63,7 @@ pub(crate) fn run<R: Send>(
         if workers.is_empty() {
             return Ok(None);
         }
-        let told = receiver.iter().try_for_each(|text| report(messages, &text));
+        let told = receiver.iter().try_for_each(|text| write_message(messages, &text));
         drop(receiver);
         // One that panicked, as in a test, has nothing to give.
         let results = workers.into_iter().filter_map(|worker| worker.join().ok()).collect();

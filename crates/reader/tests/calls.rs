@@ -8,9 +8,9 @@ use std::num::NonZero;
 
 use support::Random;
 use trackway_ctf::read::Trace;
-use trackway_reader::{DataFile, Filters, Input, Range, Selection, Settings, print};
+use trackway_reader::{DataFile, Filters, Input, Range, Selection, Settings, print_events};
 use trackway_render::{
-    Csv, Json, LineFormat, LineOutput, OneLine, Pretty, PrettyOptions, Symbolic, utc,
+    Csv, Json, LineFormat, LineOutput, OneLine, Pretty, PrettyOptions, Symbolic, utc_date_time,
 };
 
 const METADATA: &str = "/* CTF 1.8 */
@@ -145,7 +145,7 @@ impl Streams {
 
 /// A trace of random calls of a few threads that change CPUs; and as it would be if all that can be
 /// known had been there at entry.
-fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
+fn random_traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
     const THREADS: usize = 5;
     let mut random = Random(seed);
     let mut made = [Streams::new(), Streams::new()];
@@ -186,19 +186,19 @@ fn traces(seed: u64) -> [Vec<Vec<u8>>; 2] {
 }
 
 /// Returns the print of a trace that is complete.
-fn printed<F: LineFormat + Sync>(
+fn print_whole_trace<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
     filters: Option<&Filters>,
     limits: (usize, usize),
 ) -> String {
-    let (text, is_whole) = printed_in(files, format, (filters, Range::default()), limits);
+    let (text, is_whole) = print_range(files, format, (filters, Range::default()), limits);
     assert!(is_whole, "{text}");
     text
 }
 
 /// Returns the print of a range of a trace, messages last, and whether that is complete.
-fn printed_in<F: LineFormat + Sync>(
+fn print_range<F: LineFormat + Sync>(
     files: &[Vec<u8>],
     format: &F,
     (filters, range): (Option<&Filters>, Range),
@@ -212,7 +212,7 @@ fn printed_in<F: LineFormat + Sync>(
     let settings =
         Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None };
     let (mut text, mut messages) = (Vec::new(), Vec::new());
-    let done = print(
+    let done = print_events(
         inputs,
         &selection,
         &mut LineOutput::new(format.clone(), &mut text),
@@ -225,7 +225,7 @@ fn printed_in<F: LineFormat + Sync>(
 
 /// Holds what is printed of both traces against each other, in a format.
 fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
-    let [recorded, expected] = traces(seed);
+    let [recorded, expected] = random_traces(seed);
     let matches = |pattern: &str, name: &str| pattern == name;
     let filters = [
         "syscall_entry_open: filename == \"/a\" || filename == \"/with*\"",
@@ -234,8 +234,8 @@ fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
     for texts in [None, Some(&filters[..1]), Some(&filters[..])] {
         let filters = texts.map(|texts| Filters::new(texts.iter().copied(), matches).expect("one"));
         for way in [(1, 1 << 20), (1, 300), (3, 300), (3, 1 << 16)] {
-            let found = printed(&recorded, format, filters.as_ref(), way);
-            let meant = printed(&expected, format, filters.as_ref(), way);
+            let found = print_whole_trace(&recorded, format, filters.as_ref(), way);
+            let meant = print_whole_trace(&expected, format, filters.as_ref(), way);
             assert!(!found.is_empty());
             for (found, meant) in found.lines().zip(meant.lines()) {
                 assert_eq!(found, meant, "seed {seed}, {texts:?}, {way:?}");
@@ -245,8 +245,8 @@ fn assert_same<F: LineFormat + Sync>(seed: u64, format: &F) {
     }
 }
 
-fn pretty() -> Pretty<impl trackway_render::Calendar> {
-    Pretty::new(PrettyOptions { clock_seconds: true, ..PrettyOptions::default() }, utc)
+fn pretty_format() -> Pretty<impl trackway_render::Calendar> {
+    Pretty::new(PrettyOptions { clock_seconds: true, ..PrettyOptions::default() }, utc_date_time)
 }
 
 /// RUN calls of several threads on several CPUs, some of whose texts were not in memory when they
@@ -255,11 +255,11 @@ fn pretty() -> Pretty<impl trackway_render::Calendar> {
 #[test]
 fn entries_have_the_texts_of_their_returns() {
     for seed in 0..3 {
-        assert_same(seed, &pretty());
-        assert_same(seed, &OneLine::new(pretty(), true));
-        assert_same(seed, &Symbolic::new(pretty()));
-        assert_same(seed, &Json::new(pretty()));
-        assert_same(seed, &Csv::new(pretty()));
+        assert_same(seed, &pretty_format());
+        assert_same(seed, &OneLine::new(pretty_format(), true));
+        assert_same(seed, &Symbolic::new(pretty_format()));
+        assert_same(seed, &Json::new(pretty_format()));
+        assert_same(seed, &Csv::new(pretty_format()));
     }
 }
 
@@ -274,7 +274,7 @@ fn entries_without_returns_stay_as_they_were_recorded() {
     one.push(1, 2, 0, 2, &call(2, true).entry(&[""]));
     one.push(2, 3, 1, 2, &call(2, true).exit());
     one.0.retain(|events| !events.is_empty());
-    let lines = printed(&one.files(), &pretty(), None, (2, 1 << 16));
+    let lines = print_whole_trace(&one.files(), &pretty_format(), None, (2, 1 << 16));
     let entries: Vec<_> = lines.lines().take(2).collect();
     assert!(entries[0].contains("{ filename = \"\", flags = 7, incomplete = 1 }"), "{lines}");
     assert!(entries[1].contains("{ filename = \"/late\", flags = 7, incomplete = 0 }"), "{lines}");
@@ -292,7 +292,7 @@ fn a_return_is_not_that_of_a_call_before() {
     one.push(0, 3, 1, 1, &call.exit());
     one.0.truncate(2);
     for batch_bytes in [1, 1 << 16] {
-        let lines = printed(&one.files(), &pretty(), None, (1, batch_bytes));
+        let lines = print_whole_trace(&one.files(), &pretty_format(), None, (1, batch_bytes));
         let entries: Vec<_> = lines.lines().filter(|line| line.contains("entry")).collect();
         assert!(entries[0].contains("filename = \"\", flags = 7, incomplete = 1"), "{lines}");
         assert!(entries[1].contains("filename = \"/late\", flags = 7, incomplete = 0"), "{lines}");
@@ -311,7 +311,7 @@ fn what_was_lost_may_have_been_the_return() {
         one.push(0, 1, 0, 1, &call.entry(&[""]));
         one.push(0, 9, 1, 1, &call.exit());
         one.0.truncate(1);
-        let lines = printed(&one.files(), &pretty(), None, (1, 1 << 16));
+        let lines = print_whole_trace(&one.files(), &pretty_format(), None, (1, 1 << 16));
         assert!(lines.lines().next().is_some_and(|entry| entry.contains(expected)), "{lines}");
         assert_eq!(lines.contains("discarded 2 events"), lost > 0, "{lines}");
     }
@@ -329,7 +329,7 @@ fn a_text_is_that_of_its_own_call() {
         one.push(0, time + 1, 1, 1, &call.exit());
     }
     one.0.truncate(1);
-    let lines = printed(&one.files(), &pretty(), None, (1, 1 << 16));
+    let lines = print_whole_trace(&one.files(), &pretty_format(), None, (1, 1 << 16));
     let entries: Vec<_> = lines.lines().filter(|line| line.contains("entry")).collect();
     assert!(entries[0].contains("filename = \"\", flags = 7, incomplete = 1"), "{lines}");
     assert!(entries[1].contains("filename = \"/late\", flags = 7, incomplete = 0"), "{lines}");
@@ -341,7 +341,7 @@ fn late_call() -> Call {
 }
 
 /// Streams with events of other threads, at these times: stream and time.
-fn with_others(events: &[(u64, u64)]) -> Streams {
+fn streams_with_other_thread(events: &[(u64, u64)]) -> Streams {
     let mut one = Streams::new();
     for &(stream, time) in events {
         one.push(stream, time, 4, 9, &[0; 8]);
@@ -352,7 +352,7 @@ fn with_others(events: &[(u64, u64)]) -> Streams {
 /// The first entry's line, which is the same with batches of any size.
 fn first_entry(files: &[Vec<u8>], range: Range) -> String {
     let mut entries = [(1, 1), (1, 1 << 16), (2, 200)].map(|limits| {
-        let (lines, _) = printed_in(files, &pretty(), (None, range), limits);
+        let (lines, _) = print_range(files, &pretty_format(), (None, range), limits);
         lines.lines().find(|line| line.contains("entry")).expect("an entry").to_owned()
     });
     entries.sort();
@@ -372,7 +372,7 @@ fn losses_around_a_call_keep_it_as_it_was_recorded() {
         (&[(1, 1), (1, 5), (1, 6), (1, 9)], 2, true),
         (&[(1, 1), (1, 25), (1, 40), (1, 41)], 2, true),
     ] {
-        let mut one = with_others(events);
+        let mut one = streams_with_other_thread(events);
         (one.1, one.2) = (2, lost);
         one.push(0, 10, 0, 1, &late_call().entry(&[""]));
         one.push(0, 20, 1, 1, &late_call().exit());
@@ -413,7 +413,7 @@ fn what_is_damaged_may_have_been_the_return() {
 /// it was recorded: packets behind the end are not read, and may hold an earlier return.
 #[test]
 fn returns_behind_the_end_are_not_looked_for() {
-    let mut one = with_others(&[]);
+    let mut one = streams_with_other_thread(&[]);
     one.push(0, 10, 0, 1, &late_call().entry(&[""]));
     one.push(0, 20, 1, 1, &late_call().exit());
     one.0.truncate(1);
@@ -440,7 +440,7 @@ fn every_entry_of_a_long_trace_has_its_text() {
             one.push(stream, time + after, id, 2 + stream as u32, &payload);
         }
     }
-    let lines = printed(&one.files(), &pretty(), None, (2, 1 << 16));
+    let lines = print_whole_trace(&one.files(), &pretty_format(), None, (2, 1 << 16));
     let entries = lines.lines().filter(|line| line.contains("entry") && line.contains("tid = 1 "));
     let found = entries.filter(|line| line.contains("\"/late\"")).count();
     assert_eq!(found as u64, CALLS);

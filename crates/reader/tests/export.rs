@@ -11,20 +11,23 @@ use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use support::{Made, Random, START_NS, StreamWriter, babeltrace, description, event, random_trace};
+use support::{
+    Random, START_NS, StreamWriter, TestTrace, event_description, random_trace, run_babeltrace,
+    trace_description,
+};
 use trackway_ctf::read::{Event, Trace, read_stream, read_trace};
 use trackway_ctf::write::{Contexts, PACKET_HEADER_BYTES, event_declaration, metadata_preamble};
 use trackway_reader::{
-    Export, ExportError, Exported, Input, Range, Selection, Settings, TraceFile, join, open, print,
-    statistics, trim,
+    ExportError, ExportSettings, ExportSummary, Input, Range, Selection, Settings, TraceFile,
+    collect_statistics, merge_traces, open_traces, print_events, trim_traces,
 };
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 
 const JOBS: NonZero<usize> = NonZero::new(2).unwrap();
 
-fn save(made: &Made, folder: &Path) {
+fn save_trace(made: &TestTrace, folder: &Path) {
     fs::create_dir_all(folder.join("index")).expect("a folder");
     fs::write(folder.join("metadata"), &made.metadata).expect("a file");
     for (number, stream) in made.streams.iter().enumerate() {
@@ -32,43 +35,45 @@ fn save(made: &Made, folder: &Path) {
     }
 }
 
-fn inputs(paths: &[PathBuf]) -> Vec<(Input<TraceFile>, PathBuf)> {
+fn open_inputs(paths: &[PathBuf]) -> Vec<(Input<TraceFile>, PathBuf)> {
     let mut messages = Vec::new();
-    let found = open(paths, &mut messages).expect("traces");
+    let found = open_traces(paths, &mut messages).expect("traces");
     assert!(found.is_whole, "{}", String::from_utf8_lossy(&messages));
     found.inputs.into_iter().zip(found.folders).collect()
 }
 
-type Written = Result<(Exported, String), ExportError>;
+type ExportResult = Result<(ExportSummary, String), ExportError>;
 
-fn written(
+fn run_export(
     to: &Path,
-    write: impl FnOnce(&Export<'_>, &mut Vec<u8>) -> Result<Exported, ExportError>,
-) -> Written {
+    write: impl FnOnce(&ExportSettings<'_>, &mut Vec<u8>) -> Result<ExportSummary, ExportError>,
+) -> ExportResult {
     let mut messages = Vec::new();
     let (folder, stop) = (to.to_owned(), AtomicBool::new(false));
-    let done = write(&Export { folder, stop: &stop, progress: &|_, _| {} }, &mut messages)?;
+    let done = write(&ExportSettings { folder, stop: &stop, progress: &|_, _| {} }, &mut messages)?;
     Ok((done, String::from_utf8(messages).expect("UTF-8")))
 }
 
-fn try_trim(from: &[PathBuf], to: &Path, selection: &Selection<'_>) -> Written {
-    written(to, |export, messages| trim(inputs(from), selection, export, JOBS, messages))
+fn try_trim(from: &[PathBuf], to: &Path, selection: &Selection<'_>) -> ExportResult {
+    run_export(to, |export, messages| {
+        trim_traces(open_inputs(from), selection, export, JOBS, messages)
+    })
 }
 
-fn trimmed(from: &Path, to: &Path, selection: &Selection<'_>) -> (Exported, String) {
+fn trim_folder(from: &Path, to: &Path, selection: &Selection<'_>) -> (ExportSummary, String) {
     try_trim(&[from.to_owned()], to, selection).expect("a trace")
 }
 
-fn try_merge(from: &[PathBuf], to: &Path) -> Written {
-    written(to, |export, messages| join(inputs(from), export, JOBS, messages))
+fn try_merge(from: &[PathBuf], to: &Path) -> ExportResult {
+    run_export(to, |export, messages| merge_traces(open_inputs(from), export, JOBS, messages))
 }
 
-fn merged(from: &[PathBuf], to: &Path) -> (Exported, String) {
+fn merge_folders(from: &[PathBuf], to: &Path) -> (ExportSummary, String) {
     try_merge(from, to).expect("a trace")
 }
 
 /// The files of a trace's streams, by name.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+fn read_stream_files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("a folder") {
         let entry = entry.expect("an entry");
@@ -81,10 +86,10 @@ fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
 }
 
 /// All events of a trace, in order, without the number of their stream.
-fn events(folder: &Path) -> Vec<Event> {
+fn read_events(folder: &Path) -> Vec<Event> {
     let metadata = fs::read(folder.join("metadata")).expect("metadata");
     let trace = Trace::parse(&metadata).expect("metadata");
-    let files = files(folder);
+    let files = read_stream_files(folder);
     let streams: Vec<&[u8]> = files.values().map(Vec::as_slice).collect();
     let (events, is_whole) = read_trace(&trace, &streams);
     assert!(is_whole, "{folder:?} is damaged");
@@ -92,13 +97,13 @@ fn events(folder: &Path) -> Vec<Event> {
 }
 
 /// Returns the events as text: not all numbers equal themselves.
-fn shown(events: &[Event]) -> Vec<String> {
+fn format_events(events: &[Event]) -> Vec<String> {
     events.iter().map(|event| format!("{event:?}")).collect()
 }
 
 /// babeltrace2 reads the trace, and finds so many events in it.
 fn check_by_babeltrace(folder: &Path, events: usize) {
-    if let Some((text, _)) = babeltrace(folder) {
+    if let Some((text, _)) = run_babeltrace(folder) {
         let lines = text.iter().filter(|&&byte| byte == b'\n').count();
         assert_eq!(lines, events, "{folder:?}");
     }
@@ -110,8 +115,8 @@ fn a_range_has_the_events_of_that_range() {
     for seed in 0..40 {
         let place = TemporaryFolder::new();
         let (from, to) = (place.join("from"), place.join("to"));
-        save(&random_trace(seed), &from);
-        let all = events(&from);
+        save_trace(&random_trace(seed), &from);
+        let all = read_events(&from);
         let mut random = Random(seed);
         let mut time = || {
             let event = all.get(random.next_below(all.len().max(1) as u64) as usize);
@@ -142,7 +147,7 @@ fn a_range_has_the_events_of_that_range() {
             written => written.expect("a trace"),
         };
         assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
-        assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
+        assert_eq!(format_events(&read_events(&to)), format_events(&expected), "seed {seed}");
         check_by_babeltrace(&to, expected.len());
         kept += expected.len();
         rewritten += done.rewritten;
@@ -156,8 +161,8 @@ fn some_events_can_be_chosen_by_name() {
     for seed in 0..40 {
         let place = TemporaryFolder::new();
         let (from, to) = (place.join("from"), place.join("to"));
-        save(&random_trace(seed), &from);
-        let all = events(&from);
+        save_trace(&random_trace(seed), &from);
+        let all = read_events(&from);
         let is_wanted = |name: &str| name.ends_with(['0', '2', '4']) == (seed % 2 == 0);
         let selection = Selection { events: &is_wanted, ..Selection::default() };
         let expected: Vec<Event> = all.into_iter().filter(|event| is_wanted(&event.name)).collect();
@@ -166,9 +171,9 @@ fn some_events_can_be_chosen_by_name() {
             assert!(matches!(written, Err(ExportError::Nothing)), "seed {seed}");
             continue;
         }
-        let (done, messages) = trimmed(&from, &to, &selection);
+        let (done, messages) = trim_folder(&from, &to, &selection);
         assert_eq!((done.is_whole, messages.as_str()), (true, ""), "seed {seed}");
-        assert_eq!(shown(&events(&to)), shown(&expected), "seed {seed}");
+        assert_eq!(format_events(&read_events(&to)), format_events(&expected), "seed {seed}");
         check_by_babeltrace(&to, expected.len());
         kept += expected.len();
     }
@@ -180,13 +185,13 @@ fn everything_is_the_same_bytes() {
     let place = TemporaryFolder::new();
     let (from, to) = (place.join("from"), place.join("to"));
     for seed in 0..5 {
-        save(&random_trace(seed), &from.join(format!("sub/{seed}")));
+        save_trace(&random_trace(seed), &from.join(format!("sub/{seed}")));
     }
-    let (done, _) = trimmed(&from, &to, &Selection::default());
+    let (done, _) = trim_folder(&from, &to, &Selection::default());
     assert_eq!((done.traces, done.rewritten, done.is_whole), (5, 0, true));
     for seed in 0..5 {
         let sub = format!("sub/{seed}");
-        assert_eq!(files(&from.join(&sub)), files(&to.join(&sub)));
+        assert_eq!(read_stream_files(&from.join(&sub)), read_stream_files(&to.join(&sub)));
         let metadata = |folder: &Path| fs::read(folder.join("metadata")).expect("metadata");
         assert_eq!(metadata(&from.join(&sub)), metadata(&to.join(&sub)));
     }
@@ -195,10 +200,10 @@ fn everything_is_the_same_bytes() {
 
 /// Two events of one kind with more than 2^27 ns of another kind between them: headers of the
 /// compact form cannot tell how much time went by.
-fn far_apart() -> Made {
-    let mut metadata = metadata_preamble(&description(Contexts::default()));
+fn trace_of_distant_events() -> TestTrace {
+    let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
     for (id, name) in ["rare", "often"].into_iter().enumerate() {
-        let class = event(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
+        let class = event_description(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
         metadata += &event_declaration(0, id as u32, &class);
     }
     let mut stream = StreamWriter::new(0);
@@ -219,25 +224,25 @@ fn far_apart() -> Made {
         // One packet is lost after each.
         stream.fields.sequence += 1;
     }
-    Made { metadata, streams: vec![stream], events }
+    TestTrace { metadata, streams: vec![stream], events }
 }
 
 #[test]
 fn times_survive_what_was_between() {
     let place = TemporaryFolder::new();
     let (from, to) = (place.join("from"), place.join("to"));
-    save(&far_apart(), &from);
+    save_trace(&trace_of_distant_events(), &from);
     let is_wanted = |name: &str| name == "app:rare";
     let selection = Selection { events: &is_wanted, ..Selection::default() };
-    let (done, _) = trimmed(&from, &to, &selection);
+    let (done, _) = trim_folder(&from, &to, &selection);
     let expected: Vec<Event> =
-        events(&from).into_iter().filter(|event| event.name == "app:rare").collect();
-    assert_eq!(shown(&events(&to)), shown(&expected));
+        read_events(&from).into_iter().filter(|event| event.name == "app:rare").collect();
+    assert_eq!(format_events(&read_events(&to)), format_events(&expected));
     // Each event has a packet of its own, and only what was lost is missing between them.
     assert_eq!((done.packets, done.rewritten), (9, 9));
     let metadata = fs::read(to.join("metadata")).expect("metadata");
     let trace = Trace::parse(&metadata).expect("metadata");
-    let read = read_stream(&trace, &files(&to)["channel_0"]);
+    let read = read_stream(&trace, &read_stream_files(&to)["channel_0"]);
     let numbers: Vec<u64> = read.packets.iter().filter_map(|packet| packet.sequence).collect();
     assert_eq!(numbers, [0, 1, 2, 4, 5, 6, 8, 9, 10]);
     assert!(read.packets.iter().all(|packet| packet.events_discarded == Some(3)));
@@ -245,7 +250,7 @@ fn times_survive_what_was_between() {
 }
 
 /// Returns the ranges of the packets of a stream.
-fn packets(trace: &Trace, bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
+fn packet_ranges(trace: &Trace, bytes: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut at = 0;
     let sizes = read_stream(trace, bytes).packets;
     let range = |size: u64| {
@@ -269,7 +274,7 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
             fs::write(chunk.join("metadata"), &made.metadata).expect("a file");
         }
         for (number, stream) in made.streams.iter().enumerate() {
-            let packets = packets(&trace, &stream.bytes);
+            let packets = packet_ranges(&trace, &stream.bytes);
             let mut cut = [0; 2].map(|_| random.next_below(packets.len() as u64 + 1) as usize);
             cut.sort_unstable();
             // They overlap, as snapshots do.
@@ -284,7 +289,7 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
             }
         }
         let to = place.join("to");
-        let (done, messages) = merged(&chunks, &to);
+        let (done, messages) = merge_folders(&chunks, &to);
         assert_eq!((done.traces, done.is_whole, messages.as_str()), (1, true, ""), "seed {seed}");
         // Packets that are equal in all that they say are one: streams of such ones have fewer.
         let unique = made.streams.iter().all(|stream| {
@@ -301,17 +306,17 @@ fn chunks_become_the_trace_that_they_were_cut_from() {
                 .enumerate()
                 .map(|(number, stream)| (format!("channel_{number}"), stream.bytes.clone()))
                 .collect();
-            assert!(files(&to) == expected, "seed {seed}");
+            assert!(read_stream_files(&to) == expected, "seed {seed}");
             compared += 1;
         }
-        check_by_babeltrace(&to, events(&to).len());
+        check_by_babeltrace(&to, read_events(&to).len());
     }
     assert!(compared > 5, "{compared} traces");
 }
 
 /// A stream of three packets, in each of which `counts` of its five events are; none of packets of
 /// which that says `None`.
-fn snapshot(counts: [Option<u8>; 3]) -> StreamWriter {
+fn snapshot_stream(counts: [Option<u8>; 3]) -> StreamWriter {
     let mut stream = StreamWriter::new(7);
     for (packet, count) in (0..).zip(counts) {
         let begin = START_NS + 1000 * packet;
@@ -331,8 +336,8 @@ fn snapshot(counts: [Option<u8>; 3]) -> StreamWriter {
 /// Each takes the packet that was being written as far as it was.
 #[test]
 fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
-    let class = event("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
-    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    let class = event_description("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
+    let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
     metadata += &event_declaration(0, 0, &class);
     let pieces = [
         [Some(5), Some(2), None],
@@ -342,21 +347,21 @@ fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
         [None, Some(3), None],
         [None, None, Some(3)],
     ];
-    let whole = snapshot([Some(5), Some(5), Some(3)]);
+    let whole = snapshot_stream([Some(5), Some(5), Some(3)]);
     for turn in 0..pieces.len() {
         let place = TemporaryFolder::new();
         // Their order is that of their names.
         for number in 0..pieces.len() {
-            let stream = snapshot(pieces[(number + turn) % pieces.len()]);
-            let made = Made { metadata: metadata.clone(), streams: vec![stream], events: 0 };
-            save(&made, &place.join(format!("snapshot-{number}/ust/uid/0/64-bit")));
+            let stream = snapshot_stream(pieces[(number + turn) % pieces.len()]);
+            let made = TestTrace { metadata: metadata.clone(), streams: vec![stream], events: 0 };
+            save_trace(&made, &place.join(format!("snapshot-{number}/ust/uid/0/64-bit")));
         }
         let from = [place.path().to_owned()];
-        let inputs = || inputs(&from).into_iter().map(|(input, _)| input).collect();
+        let inputs = || open_inputs(&from).into_iter().map(|(input, _)| input).collect();
         let (mut lines, mut messages) = (Vec::new(), Vec::new());
         let (all, settings) = (Selection::default(), Settings::default());
-        let format = Pretty::new(PrettyOptions::default(), utc);
-        let printed = print(
+        let format = Pretty::new(PrettyOptions::default(), utc_date_time);
+        let printed = print_events(
             inputs(),
             &all,
             &mut LineOutput::new(format, &mut lines),
@@ -365,15 +370,15 @@ fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
         );
         assert_eq!(printed.expect("memory").events, 13, "turn {turn}");
         assert_eq!(lines.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()).count(), 13);
-        let counted = statistics(inputs(), &all, JOBS, &mut messages).expect("memory");
+        let counted = collect_statistics(inputs(), &all, JOBS, &mut messages).expect("memory");
         assert_eq!((counted.count(), counted.traces), (13, 1), "turn {turn}");
         assert_eq!((counted.streams[0].packets, counted.streams[0].lost_packets), (3, 0));
         assert_eq!(String::from_utf8_lossy(&messages), "", "turn {turn}");
         let to = place.join("to");
-        let (done, messages) = merged(&from, &to);
+        let (done, messages) = merge_folders(&from, &to);
         assert_eq!((done.traces, done.packets, messages.as_str()), (1, 3, ""), "turn {turn}");
         let to = to.join("snapshot-0/ust/uid/0/64-bit");
-        assert!(files(&to)["channel_0"] == whole.bytes, "turn {turn}");
+        assert!(read_stream_files(&to)["channel_0"] == whole.bytes, "turn {turn}");
         check_by_babeltrace(&to, 13);
     }
 }
@@ -382,8 +387,8 @@ fn of_a_packet_that_several_snapshots_have_the_longest_is_read() {
 /// in.
 #[test]
 fn packets_that_begin_at_the_same_time_come_in_the_order_of_their_numbers() {
-    let class = event("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
-    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    let class = event_description("tick", vec![("n", FieldKind::Scalar(Scalar::U8))]);
+    let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
     metadata += &event_declaration(0, 0, &class);
     let stream = |numbers: &[u64], count: u8| {
         let mut stream = StreamWriter::new(7);
@@ -399,24 +404,24 @@ fn packets_that_begin_at_the_same_time_come_in_the_order_of_their_numbers() {
     let pieces = [("a", stream(&[1], 2)), ("b", stream(&[0, 1], 5)), ("c", stream(&[0, 1], 3))];
     let expected = pieces[1].1.bytes.clone();
     let folders = pieces.map(|(name, stream)| {
-        save(
-            &Made { metadata: metadata.clone(), streams: vec![stream], events: 0 },
+        save_trace(
+            &TestTrace { metadata: metadata.clone(), streams: vec![stream], events: 0 },
             &place.join(name),
         );
         place.join(name)
     });
-    let (done, messages) = merged(&folders, &place.join("to"));
+    let (done, messages) = merge_folders(&folders, &place.join("to"));
     assert_eq!((done.packets, messages.as_str()), (2, ""));
-    assert!(files(&place.join("to"))["channel_0"] == expected);
+    assert!(read_stream_files(&place.join("to"))["channel_0"] == expected);
 }
 
 /// Their packets begin at the same time and have the same number; but each has what the other has
 /// not.
 #[test]
 fn parts_of_a_packet_that_have_different_events_are_all_read() {
-    let mut metadata = metadata_preamble(&description(Contexts::default()));
+    let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
     for (id, name) in ["one", "other"].into_iter().enumerate() {
-        let class = event(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
+        let class = event_description(name, vec![("n", FieldKind::Scalar(Scalar::U8))]);
         metadata += &event_declaration(0, id as u32, &class);
     }
     let mut stream = StreamWriter::new(0);
@@ -427,24 +432,24 @@ fn parts_of_a_packet_that_have_different_events_are_all_read() {
     stream.end(START_NS, 0);
     let place = TemporaryFolder::new();
     let from = place.join("from");
-    save(&Made { metadata, streams: vec![stream], events: 5 }, &from);
+    save_trace(&TestTrace { metadata, streams: vec![stream], events: 5 }, &from);
     let parts = ["app:one", "app:other"].map(|wanted| {
         let to = place.join(wanted);
         let is_wanted = |name: &str| name == wanted;
-        trimmed(&from, &to, &Selection { events: &is_wanted, ..Selection::default() });
+        trim_folder(&from, &to, &Selection { events: &is_wanted, ..Selection::default() });
         to
     });
     let numbers = |part: &Path| {
         let trace = Trace::parse(&fs::read(part.join("metadata")).expect("metadata"));
-        let read = read_stream(&trace.expect("metadata"), &files(part)["channel_0"]);
+        let read = read_stream(&trace.expect("metadata"), &read_stream_files(part)["channel_0"]);
         read.packets.iter().map(|packet| (packet.timestamp_begin, packet.sequence)).next()
     };
     assert_eq!(numbers(&parts[0]), numbers(&parts[1]));
-    let (done, messages) = merged(&parts, &place.join("to"));
+    let (done, messages) = merge_folders(&parts, &place.join("to"));
     assert_eq!((done.packets, messages.as_str()), (2, ""));
-    assert_eq!(events(&place.join("to")).len(), 5);
+    assert_eq!(read_events(&place.join("to")).len(), 5);
     // With all of it, what the others have is part of it only where it comes first.
-    let (done, _) = merged(&[from, parts[0].clone()], &place.join("all"));
+    let (done, _) = merge_folders(&[from, parts[0].clone()], &place.join("all"));
     assert_eq!(done.packets, 2);
 }
 
@@ -452,39 +457,39 @@ fn parts_of_a_packet_that_have_different_events_are_all_read() {
 fn different_traces_lie_side_by_side() {
     let place = TemporaryFolder::new();
     let mut made = random_trace(1);
-    save(&made, &place.join("a/run"));
+    save_trace(&made, &place.join("a/run"));
     made.metadata = made.metadata.replacen("30313233-3435", "30313233-9999", 1);
     for stream in &mut made.streams {
         // What packets say of their trace is not looked at.
         assert_eq!(&stream.bytes[4..8], b"0123");
     }
-    save(&made, &place.join("b/run"));
+    save_trace(&made, &place.join("b/run"));
     let to = place.join("to");
     let from = [place.join("a/run"), place.join("b/run")];
-    let (done, _) = merged(&from, &to);
+    let (done, _) = merge_folders(&from, &to);
     assert_eq!((done.traces, done.is_whole), (2, true));
-    assert_eq!(files(&to.join("run")), files(&from[0]));
-    assert_eq!(files(&to.join("run-2")), files(&from[1]));
+    assert_eq!(read_stream_files(&to.join("run")), read_stream_files(&from[0]));
+    assert_eq!(read_stream_files(&to.join("run-2")), read_stream_files(&from[1]));
 }
 
 #[test]
 fn damage_is_told_and_what_is_readable_stays() {
     let place = TemporaryFolder::new();
     let (from, to) = (place.join("from"), place.join("to"));
-    let made = far_apart();
-    save(&made, &from);
+    let made = trace_of_distant_events();
+    save_trace(&made, &from);
     let path = from.join("channel_0");
     let whole = fs::read(&path).expect("a file");
     // The last packet ends within its last event.
     fs::write(&path, &whole[..whole.len() - 8]).expect("a file");
     for to in [to.join("trimmed"), to.join("merged")] {
         let (done, messages) = match to.ends_with("merged") {
-            true => merged(std::slice::from_ref(&from), &to),
-            false => trimmed(&from, &to, &Selection::default()),
+            true => merge_folders(std::slice::from_ref(&from), &to),
+            false => trim_folder(&from, &to, &Selection::default()),
         };
         assert!(!done.is_whole);
         assert!(messages.contains("channel_0: packet 2 at byte"), "{messages}");
-        assert_eq!(events(&to).len(), made.events - 1);
+        assert_eq!(read_events(&to).len(), made.events - 1);
         check_by_babeltrace(&to, made.events - 1);
     }
 }
@@ -494,17 +499,17 @@ fn damage_is_told_and_what_is_readable_stays() {
 fn damage_in_packets_that_are_copied_is_told() {
     let place = TemporaryFolder::new();
     let from = place.join("from");
-    let made = far_apart();
-    save(&made, &from);
+    let made = trace_of_distant_events();
+    save_trace(&made, &from);
     let path = from.join("channel_0");
     let whole = fs::read(&path).expect("a file");
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
-    let [first, second, third] = packets(&trace, &whole).try_into().expect("three packets");
+    let [first, second, third] = packet_ranges(&trace, &whole).try_into().expect("three packets");
     let at = PACKET_HEADER_BYTES + 2 * 5;
     for verb in ["trim", "merge"] {
         let write = |to: &str| match verb {
-            "trim" => trimmed(&from, &place.join(to), &Selection::default()),
-            _ => merged(std::slice::from_ref(&from), &place.join(to)),
+            "trim" => trim_folder(&from, &place.join(to), &Selection::default()),
+            _ => merge_folders(std::slice::from_ref(&from), &place.join(to)),
         };
         // An id that no event has, after two events.
         let mut bytes = whole.clone();
@@ -514,7 +519,7 @@ fn damage_in_packets_that_are_copied_is_told() {
         let expected = format!("channel_0: packet 1 at byte {}: undeclared event", second.start);
         assert!(messages.contains(&expected) && messages.lines().count() == 1, "{messages}");
         assert_eq!((done.packets, done.is_whole), (3, false));
-        assert_eq!(files(&place.join(format!("{verb}-event")))["channel_0"], bytes);
+        assert_eq!(read_stream_files(&place.join(format!("{verb}-event")))["channel_0"], bytes);
         // What follows a packet without a header is found.
         let mut bytes = whole.clone();
         bytes[second.start] ^= 1;
@@ -524,7 +529,7 @@ fn damage_in_packets_that_are_copied_is_told() {
         assert!(messages.contains(&expected) && messages.lines().count() == 1, "{messages}");
         assert_eq!((done.packets, done.is_whole), (2, false));
         let kept = [&whole[first.clone()], &whole[third.clone()]].concat();
-        assert_eq!(files(&place.join(format!("{verb}-header")))["channel_0"], kept);
+        assert_eq!(read_stream_files(&place.join(format!("{verb}-header")))["channel_0"], kept);
     }
 }
 
@@ -532,19 +537,19 @@ fn damage_in_packets_that_are_copied_is_told() {
 fn a_folder_that_is_named_twice_is_written_once() {
     let place = TemporaryFolder::new();
     let (from, link) = (place.join("from"), place.join("link"));
-    save(&random_trace(3), &from.join("sub"));
+    save_trace(&random_trace(3), &from.join("sub"));
     std::os::unix::fs::symlink(&from, &link).expect("a link");
     let named = [from.clone(), link.join("sub"), from.clone(), link];
     let (done, _) = try_trim(&named, &place.join("trimmed"), &Selection::default()).expect("it");
     assert_eq!(done.traces, 1);
-    assert_eq!(files(&place.join("trimmed/sub")), files(&from.join("sub")));
+    assert_eq!(read_stream_files(&place.join("trimmed/sub")), read_stream_files(&from.join("sub")));
     // Also where traces have no identity by which their pieces are found.
     let metadata = fs::read_to_string(from.join("sub/metadata")).expect("metadata");
     let line = metadata.lines().find(|line| line.contains("uuid = ")).expect("an identity");
     fs::write(from.join("sub/metadata"), metadata.replacen(line, "", 1)).expect("a file");
     let (done, _) = try_merge(&named, &place.join("merged")).expect("it is written");
     assert_eq!(done.traces, 1);
-    assert_eq!(files(&place.join("merged/sub")), files(&from.join("sub")));
+    assert_eq!(read_stream_files(&place.join("merged/sub")), read_stream_files(&from.join("sub")));
 }
 
 /// Pieces of two traces, in places below two folders, and the second has more in its metadata.
@@ -555,13 +560,13 @@ fn merged_traces_are_where_trimmed_ones_are() {
     let chunks = ["chunk-1", "chunk-2"].map(|name| place.join(name));
     for trace in ["ust/64-bit", "kernel"] {
         for chunk in &chunks {
-            save(&made, &chunk.join(trace));
+            save_trace(&made, &chunk.join(trace));
             made.metadata += "/* more */ event { name = \"app:more\"; id = 1234; stream_id = 0; };";
         }
         made = random_trace(1);
         made.metadata = made.metadata.replacen("30313233-3435", "30313233-9999", 1);
     }
-    let (done, _) = merged(&chunks, &place.join("merged"));
+    let (done, _) = merge_folders(&chunks, &place.join("merged"));
     assert_eq!(done.traces, 2);
     for trace in ["ust/64-bit", "kernel"] {
         let metadata = fs::read_to_string(place.join("merged").join(trace).join("metadata"));
@@ -577,11 +582,11 @@ fn merged_traces_are_where_trimmed_ones_are() {
 fn without_a_packet_nothing_is_written() {
     let place = TemporaryFolder::new();
     let (from, to) = (place.join("from"), place.join("to"));
-    save(&random_trace(3), &from);
+    save_trace(&random_trace(3), &from);
     let selection = Selection { events: &|_| false, ..Selection::default() };
-    let nothing = |written: &Written| matches!(written, Err(ExportError::Nothing));
+    let nothing = |written: &ExportResult| matches!(written, Err(ExportError::Nothing));
     assert!(nothing(&try_trim(std::slice::from_ref(&from), &to, &selection)) && !to.exists());
-    for name in files(&from).into_keys() {
+    for name in read_stream_files(&from).into_keys() {
         fs::write(from.join(name), "").expect("a file");
     }
     assert!(nothing(&try_merge(std::slice::from_ref(&from), &to)) && !to.exists());
@@ -591,10 +596,10 @@ fn without_a_packet_nothing_is_written() {
 fn errors_name_what_was_tried() {
     let place = TemporaryFolder::new();
     let (from, to) = (place.join("from"), place.join("to"));
-    save(&random_trace(3), &from);
-    let found = inputs(std::slice::from_ref(&from));
+    save_trace(&random_trace(3), &from);
+    let found = open_inputs(std::slice::from_ref(&from));
     fs::remove_file(from.join("metadata")).expect("it was there");
-    let written = written(&to, |export, messages| join(found, export, JOBS, messages));
+    let written = run_export(&to, |export, messages| merge_traces(found, export, JOBS, messages));
     let error = written.expect_err("there is no metadata");
     assert_eq!(error.to_string(), format!("cannot read {}", from.join("metadata").display()));
     assert!(std::error::Error::source(&error).is_some() && !to.exists());
@@ -604,21 +609,21 @@ fn errors_name_what_was_tried() {
 fn what_is_stopped_leaves_nothing() {
     let place = TemporaryFolder::new();
     let (from, to) = (place.join("from"), place.join("to"));
-    save(&random_trace(3), &from);
+    save_trace(&random_trace(3), &from);
     let stop = AtomicBool::new(false);
-    let export = Export {
+    let export = ExportSettings {
         folder: to.clone(),
         stop: &stop,
         progress: &|_, _| stop.store(true, Ordering::Relaxed),
     };
-    let trimmed = |export: &Export<'_>| {
-        let inputs = inputs(std::slice::from_ref(&from));
-        trim(inputs, &Selection::default(), export, JOBS, &mut Vec::new())
+    let trimmed = |export: &ExportSettings<'_>| {
+        let inputs = open_inputs(std::slice::from_ref(&from));
+        trim_traces(inputs, &Selection::default(), export, JOBS, &mut Vec::new())
     };
     assert!(matches!(trimmed(&export), Err(ExportError::Stopped)));
     assert!(!to.exists());
     // And what is there is not written to.
-    let export = Export { folder: from.clone(), ..export };
+    let export = ExportSettings { folder: from.clone(), ..export };
     assert!(matches!(trimmed(&export), Err(ExportError::NotEmpty(_))));
     assert!(from.join("metadata").exists());
 }
@@ -652,13 +657,13 @@ fn traces_of_ctf_2_are_one_if_they_have_one_name_and_uid() {
         let (a, b, to) = (place.join("a"), place.join("b"), place.join("to"));
         save_ctf2(&a, "one", uids[0]);
         save_ctf2(&b, if traces == 1 { "one" } else { "two" }, uids[1]);
-        let (done, messages) = merged(&[a.clone(), b.clone()], &to);
+        let (done, messages) = merge_folders(&[a.clone(), b.clone()], &to);
         assert_eq!((done.traces, messages.as_str()), (traces, ""), "{uids:?}");
         let mut names: Vec<String> = match traces {
-            1 => events(&to).into_iter().map(|event| event.name).collect(),
+            1 => read_events(&to).into_iter().map(|event| event.name).collect(),
             _ => ["a", "b"]
                 .into_iter()
-                .flat_map(|at| events(&to.join(at)))
+                .flat_map(|at| read_events(&to.join(at)))
                 .map(|event| event.name)
                 .collect(),
         };

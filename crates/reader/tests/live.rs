@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
-use support::{Random, START_NS, StreamWriter, description, event};
+use support::{Random, START_NS, StreamWriter, event_description, trace_description};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
-use trackway_reader::{FollowedRange, Following, OpenError, Range, Settings, follow};
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_reader::{FollowSettings, FollowedRange, OpenError, Range, Settings, follow_traces};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_schema::{FieldKind, Scalar};
 use trackway_testkit::TemporaryFolder;
 
 /// Time between two writes of the recorder while a reader follows.
-const FLUSH: Duration = Duration::from_millis(20);
+const FLUSH_PERIOD: Duration = Duration::from_millis(20);
 const FLUSHES: usize = 60;
 const CPUS: u64 = 3;
 
@@ -39,8 +39,8 @@ struct Recorder {
 impl Recorder {
     fn new(folder: &Path) -> Self {
         fs::create_dir_all(folder.join("trackway")).expect("a folder");
-        let class = event("tick", vec![("n", FieldKind::Scalar(Scalar::U32))]);
-        let metadata = metadata_preamble(&description(Contexts::default()));
+        let class = event_description("tick", vec![("n", FieldKind::Scalar(Scalar::U32))]);
+        let metadata = metadata_preamble(&trace_description(Contexts::default()));
         let metadata = metadata + &event_declaration(0, 0, &class);
         fs::write(folder.join("metadata"), metadata).expect("a file");
         fs::write(folder.join("trackway/clock.csv"), "").expect("a file");
@@ -58,20 +58,20 @@ impl Recorder {
     }
 
     /// Events happen until it is time to write them; then they are written.
-    fn turn(&mut self, random: &mut Random) {
-        let flush = self.begin.elapsed() + FLUSH;
+    fn record_and_flush(&mut self, random: &mut Random) {
+        let flush = self.begin.elapsed() + FLUSH_PERIOD;
         for (stream, _) in &mut self.streams {
-            stream.begin(clock(self.begin.elapsed()));
+            stream.begin(clock_value(self.begin.elapsed()));
         }
         while self.begin.elapsed() < flush {
             let now = self.begin.elapsed();
             let n = u32::try_from(self.times.len()).expect("a number");
             let (stream, _) = &mut self.streams[random.next_below(CPUS) as usize];
-            stream.record(0, clock(now), &n.to_le_bytes());
+            stream.record(0, clock_value(now), &n.to_le_bytes());
             self.times.push(now);
             sleep(Duration::from_micros(random.next_below(4000)));
         }
-        let flushed = clock(self.begin.elapsed());
+        let flushed = clock_value(self.begin.elapsed());
         for (stream, file) in &mut self.streams {
             stream.end(flushed, 0);
             file.write_all(&std::mem::take(&mut stream.bytes)).expect("a packet");
@@ -89,14 +89,14 @@ impl Recorder {
 }
 
 /// The trace's clock.
-fn clock(since: Duration) -> u64 {
+fn clock_value(since: Duration) -> u64 {
     START_NS + u64::try_from(since.as_nanos()).expect("a time")
 }
 
 /// Lines that were written, and when.
-struct Shown(Vec<(String, Instant)>);
+struct TimedLines(Vec<(String, Instant)>);
 
-impl Write for Shown {
+impl Write for TimedLines {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let now = Instant::now();
         let text = std::str::from_utf8(bytes).expect("text");
@@ -110,8 +110,8 @@ impl Write for Shown {
 }
 
 /// Follows the trace until it has ended.
-fn followed(path: PathBuf) -> Vec<(String, Instant)> {
-    let following = Following {
+fn follow_trace(path: PathBuf) -> Vec<(String, Instant)> {
+    let following = FollowSettings {
         paths: &[path],
         prepare: &|_| {},
         now: &|| 0,
@@ -120,18 +120,19 @@ fn followed(path: PathBuf) -> Vec<(String, Instant)> {
         is_read: &|| Ok(()),
         settings: Settings::default(),
     };
-    let format = Pretty::new(PrettyOptions::default(), utc);
+    let format = Pretty::new(PrettyOptions::default(), utc_date_time);
     let range = FollowedRange::<OpenError>::Known(Range::default());
-    let (mut shown, mut messages) = (Shown(Vec::new()), Vec::new());
-    let done = follow(&following, range, &mut LineOutput::new(format, &mut shown), &mut messages)
-        .expect("a trace");
+    let (mut shown, mut messages) = (TimedLines(Vec::new()), Vec::new());
+    let done =
+        follow_traces(&following, range, &mut LineOutput::new(format, &mut shown), &mut messages)
+            .expect("a trace");
     assert!(done.is_whole && done.unfinished.is_empty());
     assert_eq!(String::from_utf8_lossy(&messages), "");
     shown.0
 }
 
 /// The number of the event in a line.
-fn number(line: &str) -> usize {
+fn parse_event_number(line: &str) -> usize {
     let number = line.split_once("n = ").and_then(|(_, rest)| rest.split(' ').next());
     number.and_then(|number| number.parse().ok()).expect("a number")
 }
@@ -144,14 +145,14 @@ fn what_a_recorder_says_is_written_is_shown_while_it_records() {
     let mut recorder = Recorder::new(&root.join("ust/uid/0/64-bit"));
     let begin = recorder.begin;
     let path = root.path().to_owned();
-    let follower = thread::spawn(move || followed(path));
+    let follower = thread::spawn(move || follow_trace(path));
     let mut random = Random(1);
-    (0..FLUSHES).for_each(|_| recorder.turn(&mut random));
+    (0..FLUSHES).for_each(|_| recorder.record_and_flush(&mut random));
     let times = recorder.finish();
     drop(lock);
     let shown = follower.join().expect("it ends");
     let mut shown: Vec<(usize, Instant)> =
-        shown.iter().map(|(line, at)| (number(line), *at)).collect();
+        shown.iter().map(|(line, at)| (parse_event_number(line), *at)).collect();
     // On a machine that lets the recorder wait for long, some may come too late for their place.
     shown.sort_unstable();
     assert!(shown.iter().map(|(n, _)| *n).eq(0..times.len()), "{shown:?}");

@@ -10,9 +10,10 @@ use std::sync::atomic::AtomicBool;
 
 use support::Random;
 use trackway_reader::{
-    Export, Found, Range, Selection, Settings, join, open, print, statistics, trim,
+    ExportSettings, FoundTraces, Range, Selection, Settings, collect_statistics, merge_traces,
+    open_traces, print_events, trim_traces,
 };
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_testkit::TemporaryFolder;
 
 const METADATA: &str = "/* CTF 1.8 */
@@ -33,13 +34,13 @@ const HEADER_BYTES: usize = 40;
 const EVENT_BYTES: usize = 16;
 
 /// The bytes of a packet with an event at each of `times`.
-fn packet(times: &[u64]) -> Vec<u8> {
+fn build_packet(times: &[u64]) -> Vec<u8> {
     let bits = 8 * (HEADER_BYTES + EVENT_BYTES * times.len()) as u64;
     let (begin, end) = (times.iter().min().copied(), times.iter().max().copied());
-    packet_of(times, begin.unwrap_or_default(), end.unwrap_or_default(), bits)
+    build_packet_with_header(times, begin.unwrap_or_default(), end.unwrap_or_default(), bits)
 }
 
-fn packet_of(times: &[u64], begin: u64, end: u64, bits: u64) -> Vec<u8> {
+fn build_packet_with_header(times: &[u64], begin: u64, end: u64, bits: u64) -> Vec<u8> {
     let mut packet = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
     packet.extend(0_u32.to_le_bytes());
     for word in [begin, end, bits, bits] {
@@ -78,7 +79,7 @@ fn random_packets(random: &mut Random, backward: usize) -> Packets {
 }
 
 /// Returns the expected reports of a stream, computed from the times alone.
-fn expected_of(name: &str, packets: &Packets) -> Option<String> {
+fn expected_report(name: &str, packets: &Packets) -> Option<String> {
     let (mut before, mut at) = (0, 0);
     for (number, times) in packets.iter().enumerate() {
         for (event, &time) in times.iter().enumerate() {
@@ -98,24 +99,24 @@ fn expected_of(name: &str, packets: &Packets) -> Option<String> {
 }
 
 /// The bytes of a stream.
-fn stream(packets: &Packets) -> Vec<u8> {
-    packets.iter().flat_map(|times| packet(times)).collect()
+fn build_stream(packets: &Packets) -> Vec<u8> {
+    packets.iter().flat_map(|times| build_packet(times)).collect()
 }
 
 /// Writes a trace of these streams.
-fn save(folder: &TemporaryFolder, streams: &[Vec<u8>]) {
+fn save_trace(folder: &TemporaryFolder, streams: &[Vec<u8>]) {
     fs::write(folder.join("metadata"), METADATA).expect("a file");
     for (number, bytes) in streams.iter().enumerate() {
         fs::write(folder.join(format!("s{number}")), bytes).expect("a file");
     }
 }
 
-fn found(folder: &TemporaryFolder) -> Found {
-    open(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace")
+fn open_trace(folder: &TemporaryFolder) -> FoundTraces {
+    open_traces(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace")
 }
 
 /// Messages as sorted lines: threads report different streams in any order.
-fn lines(messages: &[u8], is_whole: bool) -> Vec<String> {
+fn sorted_lines(messages: &[u8], is_whole: bool) -> Vec<String> {
     let text = String::from_utf8_lossy(messages);
     let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
     assert_eq!(is_whole, lines.is_empty(), "{lines:?}");
@@ -124,49 +125,56 @@ fn lines(messages: &[u8], is_whole: bool) -> Vec<String> {
 }
 
 /// The numbers of the printed ticks with their times, and what was reported.
-fn printed(folder: &TemporaryFolder, settings: &Settings) -> (String, Vec<String>) {
+fn print_trace(folder: &TemporaryFolder, settings: &Settings) -> (String, Vec<String>) {
     let (mut text, mut messages) = (Vec::new(), Vec::new());
     let options = PrettyOptions { clock_seconds: true, ..PrettyOptions::default() };
-    let (format, selection) = (Pretty::new(options, utc), Selection::default());
-    let inputs = found(folder).inputs;
-    let summary =
-        print(inputs, &selection, &mut LineOutput::new(format, &mut text), settings, &mut messages);
+    let (format, selection) = (Pretty::new(options, utc_date_time), Selection::default());
+    let inputs = open_trace(folder).inputs;
+    let summary = print_events(
+        inputs,
+        &selection,
+        &mut LineOutput::new(format, &mut text),
+        settings,
+        &mut messages,
+    );
     let is_whole = summary.expect("memory").is_whole;
-    (String::from_utf8(text).expect("text"), lines(&messages, is_whole))
+    (String::from_utf8(text).expect("text"), sorted_lines(&messages, is_whole))
 }
 
-fn settings(jobs: usize, batch_bytes: usize) -> Settings {
+fn settings_with(jobs: usize, batch_bytes: usize) -> Settings {
     Settings { jobs: NonZero::new(jobs).expect("a thread"), batch_bytes, progress: None }
 }
 
 /// Returns the reports of the counting reader, with so many threads.
-fn counted(folder: &TemporaryFolder, jobs: usize) -> Vec<String> {
+fn statistics_reports(folder: &TemporaryFolder, jobs: usize) -> Vec<String> {
     let jobs = NonZero::new(jobs).expect("a thread");
     let mut messages = Vec::new();
-    let inputs = found(folder).inputs;
-    let all = statistics(inputs, &Selection::default(), jobs, &mut messages).expect("memory");
-    lines(&messages, all.is_whole)
+    let inputs = open_trace(folder).inputs;
+    let all =
+        collect_statistics(inputs, &Selection::default(), jobs, &mut messages).expect("memory");
+    sorted_lines(&messages, all.is_whole)
 }
 
 /// Returns the reports of both exports: a merge, and a trim that rewrites packets.
-fn exported(folder: &TemporaryFolder, begin: i64) -> [Vec<String>; 2] {
+fn export_reports(folder: &TemporaryFolder, begin: i64) -> [Vec<String>; 2] {
     let to = TemporaryFolder::new();
     let stop = AtomicBool::new(false);
-    let export = |name| Export { folder: to.join(name), stop: &stop, progress: &|_, _| {} };
+    let export = |name| ExportSettings { folder: to.join(name), stop: &stop, progress: &|_, _| {} };
     let jobs = NonZero::new(2).expect("a thread");
     let inputs = || -> Vec<_> {
-        let Found { inputs, folders, .. } = found(folder);
+        let FoundTraces { inputs, folders, .. } = open_trace(folder);
         inputs.into_iter().zip(folders).collect()
     };
     let mut messages = [Vec::new(), Vec::new()];
     let [of_merge, of_trim] = &mut messages;
-    let merged = join(inputs(), &export("merged"), jobs, of_merge).expect("a trace");
+    let merged = merge_traces(inputs(), &export("merged"), jobs, of_merge).expect("a trace");
     // Within each stream's first packet.
     let range = Range { begin: Some(begin), end: None };
     let selection = Selection { range, ..Selection::default() };
-    let trimmed = trim(inputs(), &selection, &export("trimmed"), jobs, of_trim).expect("a trace");
+    let trimmed =
+        trim_traces(inputs(), &selection, &export("trimmed"), jobs, of_trim).expect("a trace");
     [(merged, &messages[0]), (trimmed, &messages[1])]
-        .map(|(done, messages)| lines(messages, done.is_whole))
+        .map(|(done, messages)| sorted_lines(messages, done.is_whole))
 }
 
 #[test]
@@ -180,24 +188,25 @@ fn all_readers_report_the_first_place_of_each_stream() {
         };
         let streams = [packets(), packets(), vec![vec![1_000_000, 9_000_000]]];
         let folder = TemporaryFolder::new();
-        let bytes = streams.each_ref().map(stream);
-        save(&folder, &bytes);
+        let bytes = streams.each_ref().map(build_stream);
+        save_trace(&folder, &bytes);
         let name = |number| folder.join(format!("s{number}")).display().to_string();
         let expected = streams.iter().enumerate();
-        let expected: Vec<String> =
-            expected.filter_map(|(number, packets)| expected_of(&name(number), packets)).collect();
+        let expected: Vec<String> = expected
+            .filter_map(|(number, packets)| expected_report(&name(number), packets))
+            .collect();
         damaged += expected.len();
-        let (text, messages) = printed(&folder, &settings(1, 1 << 20));
+        let (text, messages) = print_trace(&folder, &settings_with(1, 1 << 20));
         assert_eq!(messages, expected, "seed {seed}");
         for (jobs, batch_bytes) in [(1, 300), (3, 1), (4, 4000), (8, 128 << 10)] {
-            let other = printed(&folder, &settings(jobs, batch_bytes));
+            let other = print_trace(&folder, &settings_with(jobs, batch_bytes));
             assert!(other.0 == text, "seed {seed}: {jobs} threads, batches of {batch_bytes}");
             assert_eq!(other.1, expected, "seed {seed}: {jobs} threads");
         }
         for jobs in [1, 2, 5] {
-            assert_eq!(counted(&folder, jobs), expected, "seed {seed}: {jobs} threads");
+            assert_eq!(statistics_reports(&folder, jobs), expected, "seed {seed}: {jobs} threads");
         }
-        for messages in exported(&folder, 1_000_001) {
+        for messages in export_reports(&folder, 1_000_001) {
             assert_eq!(messages, expected, "seed {seed}");
         }
     }
@@ -207,7 +216,7 @@ fn all_readers_report_the_first_place_of_each_stream() {
 #[test]
 fn a_packet_that_ends_before_it_begins_is_reported() {
     let bits = 8 * (HEADER_BYTES + 2 * EVENT_BYTES) as u64;
-    let good = packet(&[10, 11]);
+    let good = build_packet(&[10, 11]);
     for (times, begin, end, report) in [
         (&[20, 21], 25, 22, Some("the packet ends 0.000000003 s before it begins".to_owned())),
         // An event says more than a packet.
@@ -225,18 +234,18 @@ fn a_packet_that_ends_before_it_begins_is_reported() {
         (&[20, 21], 20, 21, None),
     ] {
         let folder = TemporaryFolder::new();
-        let bad = packet_of(times, begin, end, bits);
-        save(&folder, &[[&good[..], &bad, &packet(&[30])].concat()]);
+        let bad = build_packet_with_header(times, begin, end, bits);
+        save_trace(&folder, &[[&good[..], &bad, &build_packet(&[30])].concat()]);
         let name = folder.join("s0").display().to_string();
         let at = good.len();
         let expected: Vec<String> = report
             .iter()
             .map(|report| format!("trackway: {name}: packet 1 at byte {at}: {report}"))
             .collect();
-        let (text, messages) = printed(&folder, &settings(2, 1000));
+        let (text, messages) = print_trace(&folder, &settings_with(2, 1000));
         assert_eq!((text.lines().count(), messages), (5, expected.clone()));
-        assert_eq!(counted(&folder, 2), expected);
-        assert_eq!(exported(&folder, 11), [expected.clone(), expected]);
+        assert_eq!(statistics_reports(&folder, 2), expected);
+        assert_eq!(export_reports(&folder, 11), [expected.clone(), expected]);
     }
 }
 
@@ -244,13 +253,13 @@ fn a_packet_that_ends_before_it_begins_is_reported() {
 #[test]
 fn a_packet_that_ends_before_it_begins_and_is_cut_in_its_padding_has_two_reports() {
     let bits = 8 * (HEADER_BYTES + 2 * EVENT_BYTES) as u64;
-    let mut bad = packet_of(&[20, 21], 25, 22, bits);
+    let mut bad = build_packet_with_header(&[20, 21], 25, 22, bits);
     bad[32..40].copy_from_slice(&(bits + 64).to_le_bytes());
     let folder = TemporaryFolder::new();
-    save(&folder, &[[&packet(&[10, 11])[..], &bad].concat()]);
-    let (_, printed) = printed(&folder, &settings(2, 1000));
-    let [merged, trimmed] = exported(&folder, 11);
-    for mut messages in [printed, counted(&folder, 2), merged, trimmed] {
+    save_trace(&folder, &[[&build_packet(&[10, 11])[..], &bad].concat()]);
+    let (_, printed) = print_trace(&folder, &settings_with(2, 1000));
+    let [merged, trimmed] = export_reports(&folder, 11);
+    for mut messages in [printed, statistics_reports(&folder, 2), merged, trimmed] {
         messages.sort();
         assert_eq!(messages.len(), 2, "{messages:?}");
         assert!(messages[0].contains("they are padding"), "{messages:?}");

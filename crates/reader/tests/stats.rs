@@ -8,9 +8,9 @@ use std::num::NonZero;
 
 use support::{Random, random_trace};
 use trackway_ctf::read::{Event, Trace, read_stream};
-use trackway_reader::{DataFile, Input, Range, Selection, Statistics, statistics};
+use trackway_reader::{DataFile, Input, Range, Selection, Statistics, collect_statistics};
 
-fn counted(
+fn count_trace(
     metadata: &str,
     streams: &[&[u8]],
     selection: &Selection<'_>,
@@ -22,7 +22,8 @@ fn counted(
     let input = Input { trace, folder: String::new(), files };
     let mut messages = Vec::new();
     let jobs = NonZero::new(jobs).expect("a thread");
-    let all = statistics(vec![input], selection, jobs, &mut messages).expect("memory takes it");
+    let all =
+        collect_statistics(vec![input], selection, jobs, &mut messages).expect("memory takes it");
     (all, String::from_utf8(messages).expect("UTF-8"))
 }
 
@@ -43,7 +44,8 @@ fn counts_are_those_of_the_events() {
         let range = Range { begin, end: None };
         let selection = Selection { range, events: &is_wanted, ..Selection::default() };
         let is_kept = |event: &&Event| event.time >= begin && is_wanted(&event.name);
-        let (all, messages) = counted(&made.metadata, &streams, &selection, 1 + seed as usize % 3);
+        let (all, messages) =
+            count_trace(&made.metadata, &streams, &selection, 1 + seed as usize % 3);
         assert_eq!((all.is_whole, messages.as_str()), (true, ""), "seed {seed}");
 
         let mut names: BTreeMap<&str, u64> = BTreeMap::new();
@@ -83,7 +85,7 @@ fn sizes_add_up_to_what_is_in_packets() {
     for seed in 0..20 {
         let made = random_trace(seed);
         let streams: Vec<&[u8]> = made.streams.iter().map(|stream| &stream.bytes[..]).collect();
-        let (all, _) = counted(&made.metadata, &streams, &Selection::default(), 2);
+        let (all, _) = count_trace(&made.metadata, &streams, &Selection::default(), 2);
         let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
         let packets = streams.iter().flat_map(|bytes| read_stream(&trace, bytes).packets);
         let head_bits = 8 * trackway_ctf::write::PACKET_HEADER_BYTES as u64;
@@ -98,11 +100,11 @@ fn sizes_add_up_to_what_is_in_packets() {
 fn damage_is_told_and_the_rest_is_counted() {
     let made = random_trace(7);
     let mut streams: Vec<&[u8]> = made.streams.iter().map(|stream| &stream.bytes[..]).collect();
-    let (before, _) = counted(&made.metadata, &streams, &Selection::default(), 2);
+    let (before, _) = count_trace(&made.metadata, &streams, &Selection::default(), 2);
     let last = streams.last_mut().expect("a stream");
     let junk = [&last[..], &[0x5a; 100]].concat();
     *last = &junk;
-    let (after, messages) = counted(&made.metadata, &streams, &Selection::default(), 2);
+    let (after, messages) = count_trace(&made.metadata, &streams, &Selection::default(), 2);
     assert!(!after.is_whole && before.is_whole);
     assert_eq!(after.events, before.events);
     assert_eq!(messages.lines().count(), 1);

@@ -8,27 +8,30 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use support::{Header, Made, Random, START_NS, StreamWriter, description, event, random_trace};
-use trackway_ctf::read::{Bytes, SourceStream, Trace};
+use support::{
+    Header, Random, START_NS, StreamWriter, TestTrace, event_description, random_trace,
+    trace_description,
+};
+use trackway_ctf::read::{ByteSource, SourceStream, Trace};
 use trackway_ctf::write::{Contexts, event_declaration, metadata_preamble};
-use trackway_reader::{DataFile, Input, Range, Selection, Settings, Summary, print};
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_reader::{DataFile, Input, Range, Selection, Settings, Summary, print_events};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_schema::{FieldKind, Scalar};
 
 /// Files of a trace: names and bytes.
 type Files = Vec<(String, Vec<u8>)>;
 
-fn files_of(made: &Made) -> Files {
+fn stream_files(made: &TestTrace) -> Files {
     let streams = made.streams.iter().enumerate();
     streams.map(|(number, stream)| (format!("stream_{number}"), stream.bytes.clone())).collect()
 }
 
-fn settings(jobs: usize, batch_bytes: usize) -> Settings {
+fn settings_with(jobs: usize, batch_bytes: usize) -> Settings {
     Settings { jobs: NonZero::new(jobs).expect("threads"), batch_bytes, progress: None }
 }
 
 /// Text and messages of a trace.
-fn printed(
+fn print_trace(
     metadata: &str,
     files: &Files,
     range: Range,
@@ -39,9 +42,9 @@ fn printed(
     let files = files.iter().map(|(name, bytes)| file((name, bytes))).collect();
     let input = Input { trace, folder: String::new(), files };
     let (mut output, mut messages) = (Vec::new(), Vec::new());
-    let format = Pretty::new(PrettyOptions::default(), utc);
+    let format = Pretty::new(PrettyOptions::default(), utc_date_time);
     let selection = Selection { range, ..Selection::default() };
-    let summary = print(
+    let summary = print_events(
         vec![input],
         &selection,
         &mut LineOutput::new(format, &mut output),
@@ -53,11 +56,16 @@ fn printed(
 }
 
 /// Prints in many ways, which must agree; the text and the messages.
-fn same_however(what: &str, metadata: &str, files: &Files, range: Range) -> (String, String) {
-    let (text, messages, _) = printed(metadata, files, range, settings(1, 1 << 20));
+fn print_with_all_settings(
+    what: &str,
+    metadata: &str,
+    files: &Files,
+    range: Range,
+) -> (String, String) {
+    let (text, messages, _) = print_trace(metadata, files, range, settings_with(1, 1 << 20));
     for jobs in [1, 2, 8] {
         for batch_bytes in [1, 300, 128 << 10] {
-            let other = printed(metadata, files, range, settings(jobs, batch_bytes));
+            let other = print_trace(metadata, files, range, settings_with(jobs, batch_bytes));
             assert_eq!(other.0, text, "{what}: {jobs} threads, batches of {batch_bytes}");
             assert_eq!(other.1, messages, "{what}: {jobs} threads, batches of {batch_bytes}");
         }
@@ -70,7 +78,8 @@ fn threads_and_batches_change_nothing() {
     for seed in 0..60 {
         let made = random_trace(seed);
         let what = format!("seed {seed}");
-        let (text, _) = same_however(&what, &made.metadata, &files_of(&made), Range::default());
+        let (text, _) =
+            print_with_all_settings(&what, &made.metadata, &stream_files(&made), Range::default());
         assert_eq!(text.lines().count(), made.events, "{what}");
     }
 }
@@ -81,7 +90,7 @@ fn threads_and_batches_change_nothing_about_damage() {
     let mut damaged = 0;
     for seed in 0..60 {
         let made = random_trace(seed);
-        let mut files = files_of(&made);
+        let mut files = stream_files(&made);
         for (_, bytes) in &mut files {
             let at = random.next_below(bytes.len() as u64) as usize;
             match random.next_below(3) {
@@ -90,15 +99,19 @@ fn threads_and_batches_change_nothing_about_damage() {
                 _ => bytes[at] = random.next() as u8,
             }
         }
-        let (_, messages) =
-            same_however(&format!("seed {seed}"), &made.metadata, &files, Range::default());
+        let (_, messages) = print_with_all_settings(
+            &format!("seed {seed}"),
+            &made.metadata,
+            &files,
+            Range::default(),
+        );
         damaged += usize::from(messages.contains("trackway: stream_"));
     }
     assert!(damaged > 20, "only {damaged} traces were damaged");
 }
 
 /// Returns the packets of a stream.
-fn packets(metadata: &str, bytes: &[u8]) -> Vec<Vec<u8>> {
+fn split_packets(metadata: &str, bytes: &[u8]) -> Vec<Vec<u8>> {
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
     let mut source = SourceStream::new(bytes);
     let mut packets = Vec::new();
@@ -117,12 +130,12 @@ fn a_stream_may_lie_in_several_files() {
     let mut random = Random(11);
     for seed in 0..60 {
         let made = random_trace(seed);
-        let whole = files_of(&made);
+        let whole = stream_files(&made);
         let mut pieces = Files::new();
         for (name, bytes) in &whole {
             let mut parts = vec![Vec::new(); 3];
             let mut part = 0;
-            for packet in packets(&made.metadata, bytes) {
+            for packet in split_packets(&made.metadata, bytes) {
                 part = (part + random.next_below(2) as usize).min(2);
                 parts[part].extend(&packet);
                 if random.next_below(4) == 0 && part < 2 {
@@ -133,8 +146,8 @@ fn a_stream_may_lie_in_several_files() {
             pieces.extend(named.map(|(number, part)| (format!("{name}-{number}"), part)));
         }
         let what = format!("seed {seed}");
-        let one = same_however(&what, &made.metadata, &whole, Range::default());
-        let several = same_however(&what, &made.metadata, &pieces, Range::default());
+        let one = print_with_all_settings(&what, &made.metadata, &whole, Range::default());
+        let several = print_with_all_settings(&what, &made.metadata, &pieces, Range::default());
         assert_eq!(one.0, several.0, "{what}");
     }
 }
@@ -156,8 +169,8 @@ fn a_range_is_cut_out() {
     let mut compared = 0;
     for seed in 0..60 {
         let made = random_trace(seed);
-        let files = files_of(&made);
-        let (all, _) = same_however("all", &made.metadata, &files, Range::default());
+        let files = stream_files(&made);
+        let (all, _) = print_with_all_settings("all", &made.metadata, &files, Range::default());
         let times: Vec<i64> = all.lines().filter_map(line_ns).collect();
         let (Some(first), true) = (times.first(), times.is_sorted()) else { continue };
         // Times in UTC, so that a day's beginning is a multiple.
@@ -165,7 +178,7 @@ fn a_range_is_cut_out() {
         let (begin, end) = (times[times.len() / 3], times[2 * times.len() / 3]);
         assert!(begin >= *first);
         let range = Range { begin: Some(day + begin), end: Some(day + end) };
-        let (some, _) = same_however("some", &made.metadata, &files, range);
+        let (some, _) = print_with_all_settings("some", &made.metadata, &files, range);
         let expected: Vec<String> = all
             .lines()
             .zip(&times)
@@ -180,11 +193,11 @@ fn a_range_is_cut_out() {
 }
 
 /// A trace of many streams, or of large packets.
-fn large(streams: u64, packets: u64, events: u64) -> Made {
-    let class = event("e", vec![("n", FieldKind::Scalar(Scalar::U64))]);
-    let metadata =
-        metadata_preamble(&description(Contexts::default())) + &event_declaration(0, 0, &class);
-    let mut made = Made { metadata, streams: Vec::new(), events: 0 };
+fn build_large_trace(streams: u64, packets: u64, events: u64) -> TestTrace {
+    let class = event_description("e", vec![("n", FieldKind::Scalar(Scalar::U64))]);
+    let metadata = metadata_preamble(&trace_description(Contexts::default()))
+        + &event_declaration(0, 0, &class);
+    let mut made = TestTrace { metadata, streams: Vec::new(), events: 0 };
     for instance in 0..streams {
         let mut stream = StreamWriter::new(instance);
         let mut time = START_NS;
@@ -211,11 +224,12 @@ fn memory_does_not_grow_with_the_trace() {
     for (streams, packets, events) in
         [(1, 1, 50_000), (1, 500, 100), (3, 40, 400), (300, 2, 80), (3, 1, 20_000)]
     {
-        let made = large(streams, packets, events);
-        let files = files_of(&made);
+        let made = build_large_trace(streams, packets, events);
+        let files = stream_files(&made);
         for jobs in [1, 4] {
-            let settings = settings(jobs, BATCH_BYTES);
-            let (text, _, summary) = printed(&made.metadata, &files, Range::default(), settings);
+            let settings = settings_with(jobs, BATCH_BYTES);
+            let (text, _, summary) =
+                print_trace(&made.metadata, &files, Range::default(), settings);
             assert_eq!(text.lines().count(), made.events);
             assert_eq!(summary.events, made.events as u64);
             // Those ahead, and for each stream and each thread one that is needed.
@@ -227,9 +241,9 @@ fn memory_does_not_grow_with_the_trace() {
 }
 
 /// Fails after some bytes, as a pipe does whose reader has gone.
-struct Closed(usize);
+struct ClosingOutput(usize);
 
-impl Write for Closed {
+impl Write for ClosingOutput {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.0 == 0 {
             return Err(io::ErrorKind::BrokenPipe.into());
@@ -245,12 +259,12 @@ impl Write for Closed {
 }
 
 /// Bytes that count how many of them are read.
-struct Counted<'b> {
+struct CountingBytes<'b> {
     bytes: &'b [u8],
     read: &'b AtomicU64,
 }
 
-impl Bytes for Counted<'_> {
+impl ByteSource for CountingBytes<'_> {
     fn length(&self) -> u64 {
         self.bytes.length()
     }
@@ -264,22 +278,22 @@ impl Bytes for Counted<'_> {
 
 #[test]
 fn an_output_that_closes_ends_all_threads_and_their_work() {
-    let made = large(3, 500, 300);
-    let files = files_of(&made);
+    let made = build_large_trace(3, 500, 300);
+    let files = stream_files(&made);
     let total: u64 = files.iter().map(|(_, bytes)| bytes.len() as u64).sum();
     for jobs in [1, 2, 8] {
         let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
         let read = AtomicU64::new(0);
         let files = files.iter().map(|(name, bytes)| {
-            DataFile::new(name.clone(), Counted { bytes: bytes.as_slice(), read: &read })
+            DataFile::new(name.clone(), CountingBytes { bytes: bytes.as_slice(), read: &read })
         });
         let input = Input { trace, folder: String::new(), files: files.collect() };
-        let format = Pretty::new(PrettyOptions::default(), utc);
-        let (selection, settings) = (Selection::default(), settings(jobs, 4 << 10));
-        let printed = print(
+        let format = Pretty::new(PrettyOptions::default(), utc_date_time);
+        let (selection, settings) = (Selection::default(), settings_with(jobs, 4 << 10));
+        let printed = print_events(
             vec![input],
             &selection,
-            &mut LineOutput::new(format, &mut Closed(1000)),
+            &mut LineOutput::new(format, &mut ClosingOutput(1000)),
             &settings,
             &mut io::sink(),
         );

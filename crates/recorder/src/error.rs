@@ -95,7 +95,7 @@ impl RecordError {
     pub fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Kernel(_, hint) | Self::NoKernelRights(_, hint) => return hint.clone(),
-            Self::Window(path, OpenError::NotOurs) => not_ours(path).1,
+            Self::Window(path, OpenError::NotOurs) => describe_foreign_file(path).1,
             Self::NoSlot => "end some of the user's recordings, or run trackway recover".into(),
             Self::Memory(_, _, AllocateError::System(trackway_sys::Errno(libc::EFBIG))) => {
                 "raise the limit on the size of files (ulimit -f)".into()
@@ -184,7 +184,7 @@ impl core::fmt::Display for RecordError {
             Self::Window(path, error) => {
                 write!(formatter, "cannot use the window {}: ", path.display())?;
                 match error {
-                    OpenError::NotOurs => formatter.write_str(&not_ours(path).0),
+                    OpenError::NotOurs => formatter.write_str(&describe_foreign_file(path).0),
                     error => error.fmt(formatter),
                 }
             }
@@ -259,7 +259,7 @@ impl core::fmt::Display for RecordError {
             Self::NoSession(name) => write!(formatter, "there is no session '{name}'"),
             Self::SessionDead(name, log) => {
                 write!(formatter, "the recorder of session '{name}' is gone")?;
-                match last_line(log) {
+                match last_log_line(log) {
                     Some(line) => write!(formatter, "; the last that it said: {line}"),
                     None => Ok(()),
                 }
@@ -307,7 +307,7 @@ impl From<&RecordError> for Refusal {
     }
 }
 
-fn last_line(log: &Path) -> Option<String> {
+fn last_log_line(log: &Path) -> Option<String> {
     const BYTES_MAX: u64 = 64 << 10;
     let mut text = String::new();
     let file = open_regular(log, std::fs::OpenOptions::new().read(true)).ok()?;
@@ -321,8 +321,8 @@ pub(crate) fn io_error(errno: trackway_sys::Errno) -> io::Error {
 }
 
 /// Describes the owner of a file in the place of our window, and the remedy.
-fn not_ours(path: &Path) -> (String, String) {
-    let user = crate::common::user::user();
+fn describe_foreign_file(path: &Path) -> (String, String) {
+    let user = crate::common::user::effective_uid();
     let elsewhere =
         "or let TRACKWAY_WINDOW_DIR name a folder of your own, for trackway and programs";
     let shown = path.display();

@@ -28,16 +28,16 @@ pub struct Cpus {
 impl Cpus {
     /// Reads the host's properties. For that the calling thread runs briefly on each CPU.
     pub fn detect() -> Self {
-        let online = cpus::online();
+        let online = cpus::online_cpus();
         let mut withheld = online.clone();
-        cpus::visit(|visited| withheld.retain(|&cpu| cpu != visited));
-        Self { possible: cpus::possible(), online, withheld }
+        cpus::visit_all_with(|visited| withheld.retain(|&cpu| cpu != visited));
+        Self { possible: cpus::possible_cpu_count(), online, withheld }
     }
 }
 
 /// The owner of a slot of the window: a channel of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Occupant {
+pub struct SlotOwner {
     /// Its session's trace folder; words for one that does not stand in the window.
     pub folder: PathBuf,
     /// Its recorder is dead: it can be recovered.
@@ -45,13 +45,13 @@ pub struct Occupant {
 }
 
 /// Returns the owners of the window's slots, of which there are [`SESSIONS_MAX`].
-pub fn occupants(handle: &WindowHandle) -> Vec<Occupant> {
+pub fn list_slot_owners(handle: &WindowHandle) -> Vec<SlotOwner> {
     let session = |index| handle.window().session(index);
     (0..SESSIONS_MAX)
         .map(session)
         .filter(|session| session.state.load(Ordering::Relaxed) != state::FREE)
-        .map(|session| Occupant {
-            folder: shown(shared_text::path_of(session)),
+        .map(|session| SlotOwner {
+            folder: displayed_folder(shared_text::trace_path_of(session)),
             is_orphan: lease::recorder_is_dead(session),
         })
         .collect()
@@ -59,7 +59,7 @@ pub fn occupants(handle: &WindowHandle) -> Vec<Occupant> {
 
 /// Returns a trace folder as it is shown: the place of a session over several users is unknown
 /// here.
-fn shown(folder: PathBuf) -> PathBuf {
+fn displayed_folder(folder: PathBuf) -> PathBuf {
     match folder.as_os_str().is_empty() {
         true => "(a session over several users)".into(),
         false => folder,
@@ -96,13 +96,13 @@ pub fn window_disables_sequences(handle: &WindowHandle) -> bool {
 /// # Errors
 ///
 /// If one of them is not beside this program, or its path cannot be preloaded.
-pub fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
-    launch::libraries(helpers)
+pub fn find_preload_libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
+    launch::find_preload_libraries(helpers)
 }
 
 /// Returns the folder of the window, which may not exist yet.
 pub fn window_folder() -> PathBuf {
-    crate::window::handle::folder()
+    crate::window::handle::window_folder()
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     fn an_empty_window_has_no_occupants() {
         let folder = trackway_testkit::TemporaryFolder::new();
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
-        assert_eq!(occupants(&handle), []);
+        assert_eq!(list_slot_owners(&handle), []);
         assert!(!window_disables_sequences(&handle));
     }
 }

@@ -67,7 +67,7 @@ pub use command::launch::CommandEnd;
 pub use common::numbers::{Counted, Grouped};
 pub use common::user::is_root;
 pub use error::RecordError;
-pub use filters::unmatched::{near_pattern, suggest_pattern};
+pub use filters::unmatched::{nearest_pattern, suggest_pattern};
 pub use kernel::backend::{KernelBackend, KernelBackends};
 pub use kernel::contexts::{ContextLists, ContextsError, parse_context_lists};
 pub use kernel::filters::routing::check_kernel_only;
@@ -75,16 +75,16 @@ pub use notices::Notices;
 pub use recording::Recording;
 pub use recording::abandoned_channel::Stranded;
 pub use recording::totals::Totals;
-pub use recovery::{Recovered, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
-pub use session::background::{NoticeTarget, StartOutcome, check_folder, serve};
+pub use recovery::{RecoveredSession, Recovery, RecoveryEnd, recover, recover_in, recover_in_as};
+pub use session::background::{NoticeTarget, StartOutcome, check_folder, serve_session};
 pub use session::foreground::{is_name_of_record, record};
 pub use session::run_options::RunOptions;
 pub use summary::Summary;
 pub use trackway_session::{
     BufferOptions, BuffersError, ByteCount, ChannelSpec, ContextList, FilterObject, FilterSource,
     FilterSpec, KernelSpec, Level, LevelError, Levels, Line, Mode, OptionError, Reserve, RuleSpec,
-    SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_name, parse_contexts,
-    parse_duration, parse_preload, parse_size, protocol, rules_text,
+    SessionSpec, SpecError, Time, Tracefiles, TracefilesError, USERS_MAX, is_valid_name,
+    parse_contexts, parse_duration, parse_preload, parse_size, protocol, rules_text,
 };
 pub use window::handle::WindowHandle;
 pub use window::settings::{ChannelSettings, SessionSettings};

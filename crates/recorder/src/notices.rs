@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::Write;
 
 use trackway_console::{
-    Style, Target, clear_progress, has_progress, message, show_progress, write_line,
+    Style, Target, can_show_progress, clear_progress, message, show_progress, write_line,
 };
 use trackway_session::protocol::Notice;
 
@@ -34,18 +34,18 @@ enum Destination {
 }
 
 /// Most notices that are kept, if they have another destination.
-const KEPT_MAX: usize = 50;
+const KEPT_NOTICES_MAX: usize = 50;
 
 impl Notices {
     /// Makes notices on stderr; none at all if `quiet`.
     pub fn new(quiet: bool) -> Self {
-        let terminal = has_progress();
+        let terminal = can_show_progress();
         let (status_shown, recent, count) = (Cell::new(false), RefCell::default(), Cell::new(0));
         Self { quiet, terminal, status_shown, recent, count, place: Destination::Terminal }
     }
 
     /// Makes the notices of a background recorder: the newest are kept, all go to `log`.
-    pub(crate) fn logged(log: File) -> Self {
+    pub(crate) fn with_log(log: File) -> Self {
         Self { place: Destination::Log(RefCell::new(log)), ..Self::new(false) }
     }
 
@@ -75,7 +75,7 @@ impl Notices {
             let _ = writeln!(log.borrow_mut(), "{notice}");
         }
         let mut recent = self.recent.borrow_mut();
-        if recent.len() == KEPT_MAX && !matches!(self.place, Destination::Nowhere) {
+        if recent.len() == KEPT_NOTICES_MAX && !matches!(self.place, Destination::Nowhere) {
             recent.remove(0);
         }
         recent.push(notice);
@@ -125,13 +125,13 @@ impl Notices {
     }
 
     /// Returns true if a status line is to be shown.
-    pub(crate) fn wants_status(&self) -> bool {
+    pub(crate) fn shows_status(&self) -> bool {
         self.terminal && !self.quiet && self.are_printed()
     }
 
     /// Shows the status line, in place of the one before.
-    pub(crate) fn status(&self, text: Arguments<'_>) {
-        if self.wants_status() {
+    pub(crate) fn show_status_line(&self, text: Arguments<'_>) {
+        if self.shows_status() {
             show_progress(format_args!("trackway: {text}"));
             self.status_shown.set(true);
         }

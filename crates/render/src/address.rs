@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use trackway_ctf::read::{Meaning, Member, Type};
 
-use crate::socket::internet;
+use crate::socket::decode_internet_address;
 
 /// Linux's numbers (linux/socket.h).
 const AF_INET: u16 = 2;
@@ -36,7 +36,7 @@ impl AddressKind {
     /// Appends the address as text.
     pub(crate) fn push(self, out: &mut Vec<u8>, bytes: &[u8]) {
         let text = match self {
-            Self::Internet => internet(bytes).map(|address| address.to_string()),
+            Self::Internet => decode_internet_address(bytes).map(|address| address.to_string()),
             _ => None,
         };
         // `struct sockaddr`: the family, and, as networks have them, port and address.
@@ -49,7 +49,7 @@ impl AddressKind {
             };
             let port = u16::from_be_bytes([port_high, port_low]);
             let is_internet = matches!(self, Self::Internet);
-            let address = internet(address).filter(|_| is_internet)?;
+            let address = decode_internet_address(address).filter(|_| is_internet)?;
             Some(SocketAddr::new(address, port).to_string())
         });
         match text {

@@ -23,7 +23,7 @@ use trackway_ctf::read::{
 use crate::address::AddressKind;
 use crate::fields::{FieldWriter, push_integer};
 use crate::meaning::{push_meaning, push_name};
-use crate::socket::{Part, Socket};
+use crate::socket::{SocketAddress, SocketPart};
 
 /// Name of the last field, which says of which arguments something is missing.
 const INCOMPLETE: &str = "incomplete";
@@ -70,7 +70,7 @@ enum MemberUse {
     /// Something behind the argument before it.
     Pointee,
     /// A part of a socket's address: behind the argument before it, or behind the result.
-    Socket(Part),
+    Socket(SocketPart),
     /// None of these: it stands behind the call.
     Aside,
     /// Nothing that is shown.
@@ -128,7 +128,7 @@ pub(crate) struct SymbolicWriter<'buffer, 'name> {
     /// Its name, without the argument's.
     name: String,
     columns: Vec<Column>,
-    socket: Option<Box<Socket>>,
+    socket: Option<Box<SocketAddress>>,
     followed: Vec<Followed>,
     incomplete: u64,
     /// Text of members that are no arguments.
@@ -179,7 +179,8 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
     /// to.
     fn place<'member>(&self, call: Call<'_>, member: &'member Member) -> (MemberUse, &'member str) {
         let name = member.name();
-        let part = Part::of(name).filter(|part| *part == Part::Family || self.socket.is_some());
+        let part = SocketPart::of(name)
+            .filter(|part| *part == SocketPart::Family || self.socket.is_some());
         match (call, part) {
             // The first argument of socket(2) is called so, too.
             _ if self.shown == 0 => (MemberUse::Argument, name),
@@ -267,7 +268,7 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
         self.follow(text);
     }
 
-    fn end_socket(&mut self, socket: &Socket) {
+    fn end_socket(&mut self, socket: &SocketAddress) {
         let mut text = Vec::new();
         match self.call {
             Some(Call::Entry(_)) if self.is_pointer => {
@@ -324,13 +325,20 @@ impl<'buffer, 'name> SymbolicWriter<'buffer, 'name> {
             MemberUse::Socket(part) => {
                 let Some(socket) = &mut self.socket else { return };
                 match part {
-                    Part::Family => socket.family = value,
-                    Part::Port => socket.port = value,
-                    Part::Internet | Part::Internet6 if socket.address.len() < CELLS_MAX => {
+                    SocketPart::Family => socket.family = value,
+                    SocketPart::Port => socket.port = value,
+                    SocketPart::Internet | SocketPart::Internet6
+                        if socket.address.len() < CELLS_MAX =>
+                    {
                         socket.address.push(value as u8);
                     }
-                    Part::Data if socket.data.len() < CELLS_MAX => socket.data.push(value as u8),
-                    Part::Internet | Part::Internet6 | Part::Data | Part::Path => {}
+                    SocketPart::Data if socket.data.len() < CELLS_MAX => {
+                        socket.data.push(value as u8)
+                    }
+                    SocketPart::Internet
+                    | SocketPart::Internet6
+                    | SocketPart::Data
+                    | SocketPart::Path => {}
                 }
             }
             _ => {}
@@ -391,12 +399,12 @@ impl EventSink for SymbolicWriter<'_, '_> {
 /// Returns the buffer for a member's text: parts of a socket's address are put together later.
 fn out_of<'out>(
     place: MemberUse,
-    socket: Option<&'out mut Socket>,
+    socket: Option<&'out mut SocketAddress>,
     plain: &'out mut Vec<u8>,
     nowhere: &'out mut Vec<u8>,
 ) -> &'out mut Vec<u8> {
     match (place, socket) {
-        (MemberUse::Socket(Part::Family), Some(socket)) => &mut socket.family_text,
+        (MemberUse::Socket(SocketPart::Family), Some(socket)) => &mut socket.family_text,
         (MemberUse::Socket(_), _) => nowhere,
         _ => plain,
     }
@@ -446,7 +454,9 @@ impl Sink for SymbolicWriter<'_, '_> {
 
     fn text(&mut self, bytes: &[u8]) {
         match (self.place, &mut self.socket) {
-            (MemberUse::Socket(Part::Path), Some(socket)) => socket.path = Some(bytes.to_vec()),
+            (MemberUse::Socket(SocketPart::Path), Some(socket)) => {
+                socket.path = Some(bytes.to_vec())
+            }
             (MemberUse::Socket(_), _) => {}
             _ => self.plain.text(bytes),
         }
@@ -500,7 +510,7 @@ impl Sink for SymbolicWriter<'_, '_> {
                 out.extend_from_slice(name.as_bytes());
                 out.extend_from_slice(b" = ");
             }
-            MemberUse::Socket(Part::Family) => {
+            MemberUse::Socket(SocketPart::Family) => {
                 // Another one may be right behind.
                 self.end_behind();
                 self.socket = Some(Box::default());
@@ -551,7 +561,7 @@ impl Sink for SymbolicWriter<'_, '_> {
             _ if self.call().is_none() => self.plain.element(index),
             MemberUse::Socket(_) => {}
             _ => {
-                self.plain.bound();
+                self.plain.truncate_line();
                 if index > 0 {
                     self.plain.out.extend_from_slice(b", ");
                 }

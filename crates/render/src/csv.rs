@@ -14,24 +14,24 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use trackway_ctf::read::{
-    Body, CpuId, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
-    Meaning, Member, Scope, Sink, StreamClass, Trace, Type, VariantOption,
+    CpuId, DecodeError, Enumeration, EnvironmentValue, EventBody, EventClass, EventSink, Integer,
+    Loss, Meaning, Member, Scope, Sink, StreamClass, Trace, Type, VariantOption,
 };
 
 use crate::format::{
     DeltaSlot, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp,
-    TraceName, bound, push_inner,
+    TraceName, push_without_quotes, truncate_line,
 };
-use crate::json::{JsonWriter, float_word, push_integer, push_json_text};
+use crate::json::{JsonWriter, non_finite_name, push_integer, push_json_text};
 use crate::meaning::push_meaning;
 use crate::number::{push_decimal, push_signed};
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
 /// Columns that every line has.
-const COMMON: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
+const COMMON_COLUMNS: &str = "time,name,hostname,procname,vpid,stream,cpu_id";
 /// Number of columns of scopes where each scope is one column.
-const SCOPES: usize = 3;
+const SCOPE_COLUMNS: usize = 3;
 
 /// Writes events as lines of comma-separated values. Losses are reported as by [`Pretty`].
 #[derive(Debug, Clone)]
@@ -80,7 +80,7 @@ pub fn event_columns(stream: &StreamClass, event: &EventClass) -> Option<Vec<Str
         for member in structure.members().iter().filter(|member| !member.is_hidden()) {
             let name = member.key();
             let is_taken = columns.iter().any(|column| column == name)
-                || COMMON.split(',').any(|column| column == name);
+                || COMMON_COLUMNS.split(',').any(|column| column == name);
             columns.push(if is_taken { format!("{scope}.{name}") } else { name.to_owned() });
         }
     }
@@ -113,11 +113,11 @@ impl<C: Calendar> EventEncoder for Csv<C> {
         CpuId::new(|kind, value| push_integer(out, kind, value))
     }
 
-    fn event(
+    fn push_event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         if let Some(stamp) = line.stamp {
             push_signed(out, stamp.time);
@@ -148,14 +148,14 @@ impl<C: Calendar> EventEncoder for Csv<C> {
             return push_csv_cell(out, text);
         }
         let mut inner = Vec::new();
-        push_inner(&mut inner, text, push_json_text);
+        push_without_quotes(&mut inner, text, push_json_text);
         push_csv_inner(out, &inner);
     }
 }
 
 impl<C: Calendar> LineFormat for Csv<C> {
     fn preamble(&self) -> Vec<u8> {
-        let mut out = COMMON.as_bytes().to_vec();
+        let mut out = COMMON_COLUMNS.as_bytes().to_vec();
         match &self.columns {
             None => out.extend_from_slice(b",context,event_context,fields"),
             Some(columns) => {
@@ -180,14 +180,14 @@ impl<C: Calendar> LineFormat for Csv<C> {
         out.extend_from_slice(line);
     }
 
-    fn loss(
+    fn push_loss(
         &mut self,
         out: &mut Vec<u8>,
         place: LossPlace<'_>,
         loss: &Loss,
         shown: &mut LastShown,
     ) {
-        self.messages.loss(out, place, loss, shown);
+        self.messages.push_loss(out, place, loss, shown);
     }
 }
 
@@ -237,7 +237,7 @@ impl CellWriter<'_> {
     /// Cells of scopes that the event does not have are empty.
     fn finish(&mut self) {
         if !self.is_column_each {
-            for _ in self.scopes..SCOPES {
+            for _ in self.scopes..SCOPE_COLUMNS {
                 self.out.push(b',');
             }
         }
@@ -268,7 +268,7 @@ impl CellWriter<'_> {
         if self.depth == self.cell_depth() {
             push_csv_cell(self.out, &self.json);
             self.json.clear();
-            bound(self.out, self.limit);
+            truncate_line(self.out, self.limit);
         }
     }
 }
@@ -332,7 +332,7 @@ impl Sink for CellWriter<'_> {
             return JsonWriter::new(&mut self.json).float(value);
         }
         // Writing into a vector cannot fail.
-        let _ = match float_word(value) {
+        let _ = match non_finite_name(value) {
             Some(word) => write!(self.out, "{word}"),
             None => write!(self.out, "{value:?}"),
         };
@@ -366,7 +366,7 @@ impl Sink for CellWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
-        bound(&mut self.json, LINE_BYTES_MAX);
+        truncate_line(&mut self.json, LINE_BYTES_MAX);
         JsonWriter::new(&mut self.json).element(index);
     }
 

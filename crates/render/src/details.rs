@@ -19,16 +19,16 @@ use trackway_ctf::read::{
     Type,
 };
 
-use crate::json::{push_environment_value, push_json_text, push_name, seconds};
+use crate::json::{format_seconds, push_environment_value, push_json_key, push_json_text};
 use crate::level::level_name;
-use crate::number::{grouped, push_decimal, push_signed};
+use crate::number::{format_grouped, push_decimal, push_signed};
 
 /// Indent of each line about a trace's parts.
 const INDENT: &[u8] = b"  ";
 
 /// Appends what `trace`, which was found in `folder`, says of itself, for people.
 pub fn push_details(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
-    push_line(out, 0, &format!("trace {}", printable(folder)));
+    push_line(out, 0, &format!("trace {}", to_printable(folder)));
     if let Some(uuid) = trace.uuid() {
         push_line(out, 1, &format!("uuid {}", Uuid(uuid)));
     }
@@ -57,21 +57,21 @@ fn push_environment(out: &mut Vec<u8>, trace: &Trace) {
     for (name, value) in trace.environment_entries() {
         let value = match value {
             EnvironmentValue::Number(number) => number.to_string(),
-            EnvironmentValue::Text(text) => printable(text),
+            EnvironmentValue::Text(text) => to_printable(text),
         };
-        push_line(out, 2, &format!("{:<widest$}  {value}", printable(name)));
+        push_line(out, 2, &format!("{:<widest$}  {value}", to_printable(name)));
     }
 }
 
 /// A text on one line, and without what would move a terminal's cursor.
-pub fn printable(text: &str) -> String {
-    trackway_console::printable(text).into_owned()
+pub fn to_printable(text: &str) -> String {
+    trackway_console::escape_unprintable(text).into_owned()
 }
 
 fn push_clock(out: &mut Vec<u8>, clock: &ClockClass) {
-    let mut text = format!("clock {}: {} Hz", clock.name(), grouped(clock.frequency()));
+    let mut text = format!("clock {}: {} Hz", clock.name(), format_grouped(clock.frequency()));
     if let Some(zero_ns) = clock.zero_ns() {
-        text += &format!(", its zero is at {} s", seconds(zero_ns));
+        text += &format!(", its zero is at {} s", format_seconds(zero_ns));
     }
     if let Some(uuid) = clock.uuid() {
         text += &format!(", uuid {}", Uuid(uuid));
@@ -79,12 +79,12 @@ fn push_clock(out: &mut Vec<u8>, clock: &ClockClass) {
     if let Some(description) = clock.description() {
         text += &format!(", {description}");
     }
-    push_line(out, 1, &printable(&text));
+    push_line(out, 1, &to_printable(&text));
 }
 
 fn push_stream(out: &mut Vec<u8>, slots: &SlotNames, stream: &StreamClass) {
     let clock = clock_name(stream).map_or(String::new(), |name| format!(", clock {name}"));
-    push_line(out, 1, &format!("stream class {}{}", stream.id(), printable(&clock)));
+    push_line(out, 1, &format!("stream class {}{}", stream.id(), to_printable(&clock)));
     push_scope(out, 2, slots, "packet context", stream.packet_context());
     push_scope(out, 2, slots, "event header", stream.event_header());
     push_scope(out, 2, slots, "event context", stream.event_context());
@@ -115,7 +115,7 @@ fn push_stream(out: &mut Vec<u8>, slots: &SlotNames, stream: &StreamClass) {
 }
 
 fn event_name(event: &EventClass) -> String {
-    event.name().map_or_else(|| "<unknown>".to_owned(), printable)
+    event.name().map_or_else(|| "<unknown>".to_owned(), to_printable)
 }
 
 fn push_scope(out: &mut Vec<u8>, depth: usize, slots: &SlotNames, name: &str, kind: Option<&Type>) {
@@ -130,21 +130,21 @@ fn clock_name(stream: &StreamClass) -> Option<&str> {
     let scopes = [stream.packet_context(), stream.event_header(), stream.event_context()];
     let payloads =
         stream.events().iter().flat_map(|event| [event.context_type(), event.fields_type()]);
-    scopes.into_iter().chain(payloads).flatten().find_map(clock_of)
+    scopes.into_iter().chain(payloads).flatten().find_map(find_clock_name)
 }
 
-fn clock_of(kind: &Type) -> Option<&str> {
+fn find_clock_name(kind: &Type) -> Option<&str> {
     match kind {
         Type::Integer(integer) => integer.clock_name(),
         Type::Enumeration(enumeration) => enumeration.integer().clock_name(),
         Type::Float(_) | Type::Text | Type::WideText(_) => None,
         Type::Struct(structure) => {
-            structure.members().iter().find_map(|member| clock_of(member.kind()))
+            structure.members().iter().find_map(|member| find_clock_name(member.kind()))
         }
-        Type::Array(array) => clock_of(array.element()),
-        Type::Sequence(sequence) => clock_of(sequence.element()),
+        Type::Array(array) => find_clock_name(array.element()),
+        Type::Sequence(sequence) => find_clock_name(sequence.element()),
         Type::Variant(variant) => {
-            variant.options().iter().find_map(|option| clock_of(option.kind()))
+            variant.options().iter().find_map(|option| find_clock_name(option.kind()))
         }
     }
 }
@@ -255,7 +255,7 @@ fn push_type(out: &mut Vec<u8>, kind: &Type, name: &str, slots: &SlotNames) {
     }
     if !name.is_empty() {
         out.push(b' ');
-        out.extend_from_slice(printable(name).as_bytes());
+        out.extend_from_slice(to_printable(name).as_bytes());
     }
     out.extend_from_slice(lengths.as_bytes());
 }
@@ -288,7 +288,7 @@ fn push_labels(out: &mut Vec<u8>, enumeration: &trackway_ctf::read::Enumeration)
     out.extend_from_slice(b" { ");
     for (index, (label, first, last)) in enumeration.ranges().enumerate() {
         let lead = if index > 0 { ", " } else { "" };
-        let (label, first_text) = (printable(label), value(first));
+        let (label, first_text) = (to_printable(label), value(first));
         let text = match first == last {
             true => format!("{lead}{label} = {first_text}"),
             false => format!("{lead}{label} = {first_text} ... {}", value(last)),
@@ -301,33 +301,33 @@ fn push_labels(out: &mut Vec<u8>, enumeration: &trackway_ctf::read::Enumeration)
 /// Appends the same as a JSON object, on one line, for programs.
 pub fn push_details_json(out: &mut Vec<u8>, folder: &str, trace: &Trace) {
     out.push(b'{');
-    push_name(out, "folder");
+    push_json_key(out, "folder");
     push_json_text(out, folder.as_bytes());
-    push_name(out, "uuid");
+    push_json_key(out, "uuid");
     push_json_text_or_null(out, trace.uuid().map(|uuid| Uuid(uuid).to_string()).as_deref());
-    push_name(out, "environment");
+    push_json_key(out, "environment");
     out.push(b'{');
     for (index, (name, value)) in trace.environment_entries().iter().enumerate() {
         // The latest counts, and a name is there once.
         let is_latest =
             !trace.environment_entries().iter().skip(index + 1).any(|(other, _)| other == name);
         if is_latest {
-            push_name(out, name);
+            push_json_key(out, name);
             push_environment_value(out, value);
         }
     }
     out.push(b'}');
-    push_name(out, "clocks");
-    push_list(out, trace.clocks(), push_json_clock);
+    push_json_key(out, "clocks");
+    push_json_list(out, trace.clocks(), push_json_clock);
     let slots = SlotNames::of(trace);
     push_json_scope(out, "packet_header", trace.packet_header(), &slots);
-    push_name(out, "streams");
-    push_list(out, trace.streams(), |out, stream| push_json_stream(out, stream, &slots));
+    push_json_key(out, "streams");
+    push_json_list(out, trace.streams(), |out, stream| push_json_stream(out, stream, &slots));
     out.extend_from_slice(b"}\n");
 }
 
 /// Appends an array of what `push` makes of each of `parts`.
-fn push_list<T>(out: &mut Vec<u8>, parts: &[T], mut push: impl FnMut(&mut Vec<u8>, &T)) {
+fn push_json_list<T>(out: &mut Vec<u8>, parts: &[T], mut push: impl FnMut(&mut Vec<u8>, &T)) {
     out.push(b'[');
     for (index, part) in parts.iter().enumerate() {
         if index > 0 {
@@ -340,21 +340,21 @@ fn push_list<T>(out: &mut Vec<u8>, parts: &[T], mut push: impl FnMut(&mut Vec<u8
 
 fn push_json_stream(out: &mut Vec<u8>, stream: &StreamClass, slots: &SlotNames) {
     out.push(b'{');
-    push_name(out, "id");
+    push_json_key(out, "id");
     push_decimal(out, stream.id());
-    push_name(out, "clock");
+    push_json_key(out, "clock");
     push_json_text_or_null(out, clock_name(stream));
     push_json_scope(out, "packet_context", stream.packet_context(), slots);
     push_json_scope(out, "event_header", stream.event_header(), slots);
     push_json_scope(out, "event_context", stream.event_context(), slots);
-    push_name(out, "events");
-    push_list(out, stream.events(), |out, event| {
+    push_json_key(out, "events");
+    push_json_list(out, stream.events(), |out, event| {
         out.push(b'{');
-        push_name(out, "id");
+        push_json_key(out, "id");
         push_decimal(out, event.id());
-        push_name(out, "name");
+        push_json_key(out, "name");
         push_json_text_or_null(out, event.name());
-        push_name(out, "level");
+        push_json_key(out, "level");
         match event.level() {
             Some(level) => push_signed(out, level),
             None => out.extend_from_slice(b"null"),
@@ -368,17 +368,17 @@ fn push_json_stream(out: &mut Vec<u8>, stream: &StreamClass, slots: &SlotNames) 
 
 fn push_json_clock(out: &mut Vec<u8>, clock: &ClockClass) {
     out.push(b'{');
-    push_name(out, "name");
+    push_json_key(out, "name");
     push_json_text(out, clock.name().as_bytes());
-    push_name(out, "uuid");
+    push_json_key(out, "uuid");
     push_json_text_or_null(out, clock.uuid().map(|uuid| Uuid(uuid).to_string()).as_deref());
-    push_name(out, "description");
+    push_json_key(out, "description");
     push_json_text_or_null(out, clock.description());
-    push_name(out, "frequency");
+    push_json_key(out, "frequency");
     push_decimal(out, clock.frequency());
-    push_name(out, "precision");
+    push_json_key(out, "precision");
     push_decimal(out, clock.precision());
-    push_name(out, "zero_ns");
+    push_json_key(out, "zero_ns");
     match clock.zero_ns() {
         Some(zero_ns) => push_signed(out, zero_ns),
         None => out.extend_from_slice(b"null"),
@@ -395,14 +395,14 @@ fn push_json_text_or_null(out: &mut Vec<u8>, text: Option<&str>) {
 
 fn push_json_scope(out: &mut Vec<u8>, name: &str, kind: Option<&Type>, slots: &SlotNames) {
     let Some(Type::Struct(structure)) = kind else { return };
-    push_name(out, name);
-    push_list(out, structure.members(), |out, member| {
+    push_json_key(out, name);
+    push_json_list(out, structure.members(), |out, member| {
         let mut declaration = Vec::new();
         push_type(&mut declaration, member.kind(), member.name(), slots);
         out.push(b'{');
-        push_name(out, "name");
+        push_json_key(out, "name");
         push_json_text(out, member.name().as_bytes());
-        push_name(out, "declaration");
+        push_json_key(out, "declaration");
         push_json_text(out, &declaration);
         out.push(b'}');
     });

@@ -1,8 +1,8 @@
 //! Events not shown: decoded, to find damage and to measure decoding alone, or only counted.
 
 use trackway_ctf::read::{
-    Body, DecodeError, Enumeration, EventClass, EventSink, Integer, Loss, Scope, Sink, StreamClass,
-    Trace,
+    DecodeError, Enumeration, EventBody, EventClass, EventSink, Integer, Loss, Scope, Sink,
+    StreamClass, Trace,
 };
 
 use crate::format::{
@@ -15,19 +15,19 @@ use crate::time::Calendar;
 #[derive(Debug, Clone)]
 pub struct Discard<C> {
     messages: Pretty<C>,
-    sum: Sum,
+    sum: ValueSum,
     is_decoded: bool,
 }
 
 impl<C> Discard<C> {
     /// A format that decodes every field of every event; `messages` reports losses.
     pub const fn new(messages: Pretty<C>) -> Self {
-        Self { messages, sum: Sum(0), is_decoded: true }
+        Self { messages, sum: ValueSum(0), is_decoded: true }
     }
 
     /// The same that reads no more of an event than it takes to find the next: to count them.
-    pub const fn passing(messages: Pretty<C>) -> Self {
-        Self { messages, sum: Sum(0), is_decoded: false }
+    pub const fn without_decoding(messages: Pretty<C>) -> Self {
+        Self { messages, sum: ValueSum(0), is_decoded: false }
     }
 }
 
@@ -43,15 +43,15 @@ impl<C: Calendar> EventEncoder for Discard<C> {
     }
 
     fn packet_sink(&self, _: &mut Vec<u8>) -> impl Sink {
-        Sum(0)
+        ValueSum(0)
     }
 
     #[inline]
-    fn event(
+    fn push_event(
         &mut self,
         _: &mut Vec<u8>,
         _: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         if !self.is_decoded {
             body.skip()?;
@@ -79,22 +79,22 @@ impl<C: Calendar> LineFormat for Discard<C> {
     ) {
     }
 
-    fn loss(
+    fn push_loss(
         &mut self,
         out: &mut Vec<u8>,
         place: LossPlace<'_>,
         loss: &Loss,
         shown: &mut LastShown,
     ) {
-        self.messages.loss(out, place, loss, shown);
+        self.messages.push_loss(out, place, loss, shown);
     }
 }
 
 /// The sum of all values, of no use but that each is needed for it.
 #[derive(Debug, Clone)]
-struct Sum(u64);
+struct ValueSum(u64);
 
-impl Sink for Sum {
+impl Sink for ValueSum {
     #[inline]
     fn integer(&mut self, _: &Integer, value: u64) {
         self.0 = self.0.wrapping_add(value);
@@ -116,6 +116,6 @@ impl Sink for Sum {
     }
 }
 
-impl EventSink for Sum {
+impl EventSink for ValueSum {
     fn begin_scope(&mut self, _: Scope) {}
 }

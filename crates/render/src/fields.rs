@@ -4,14 +4,16 @@ use trackway_ctf::read::{
     Base, Enumeration, EventSink, Integer, Member, Scope, Sink, VariantOption,
 };
 
-use crate::format::{LINE_BYTES_MAX, bound};
-use crate::number::{push_decimal, push_general, push_hexadecimal, push_short, push_signed};
-use crate::options::Names;
+use crate::format::{LINE_BYTES_MAX, truncate_line};
+use crate::number::{
+    push_decimal, push_general_float, push_hexadecimal, push_short_text, push_signed,
+};
+use crate::options::ShownNames;
 
 /// Appends values to a buffer, as they are decoded.
 pub struct FieldWriter<'buffer> {
     pub(crate) out: &'buffer mut Vec<u8>,
-    names: Names,
+    names: ShownNames,
     /// True if fields' names are shown in this scope.
     has_names: bool,
     /// True if a scope was written before, so that `, ` comes before the next.
@@ -24,13 +26,13 @@ pub struct FieldWriter<'buffer> {
 
 impl<'buffer> FieldWriter<'buffer> {
     /// A writer of events' parts to the end of `out`; if `follows`, `, ` stands before the first.
-    pub const fn new(out: &'buffer mut Vec<u8>, names: Names, follows: bool) -> Self {
+    pub const fn new(out: &'buffer mut Vec<u8>, names: ShownNames, follows: bool) -> Self {
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
         Self { out, names, has_names: names.payload, follows, lead: b"", limit }
     }
 
     /// A writer of a packet's context.
-    pub const fn packet(out: &'buffer mut Vec<u8>, names: Names) -> Self {
+    pub const fn for_packet(out: &'buffer mut Vec<u8>, names: ShownNames) -> Self {
         let lead: &[u8] = if names.scope { b"stream.packet.context = " } else { b"" };
         let limit = out.len().saturating_add(LINE_BYTES_MAX);
         Self { out, names, has_names: names.context, follows: false, lead, limit }
@@ -47,19 +49,19 @@ impl EventSink for FieldWriter<'_> {
         self.has_names =
             if scope == Scope::Fields { self.names.payload } else { self.names.context };
         if self.names.scope {
-            self.name_scope(scope);
+            self.push_scope_name(scope);
         }
     }
 }
 
 impl FieldWriter<'_> {
     /// Keeps what was written within bounds.
-    pub(crate) fn bound(&mut self) {
-        bound(self.out, self.limit);
+    pub(crate) fn truncate_line(&mut self) {
+        truncate_line(self.out, self.limit);
     }
 
     #[cold]
-    fn name_scope(&mut self, scope: Scope) {
+    fn push_scope_name(&mut self, scope: Scope) {
         self.out.extend_from_slice(match scope {
             Scope::StreamContext => b"stream.event.context = ",
             Scope::EventContext => b"event.context = ",
@@ -113,7 +115,7 @@ impl Sink for FieldWriter<'_> {
     }
 
     fn float(&mut self, value: f64) {
-        push_general(self.out, value);
+        push_general_float(self.out, value);
     }
 
     fn text(&mut self, bytes: &[u8]) {
@@ -150,7 +152,7 @@ impl Sink for FieldWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
-        bound(self.out, self.limit);
+        truncate_line(self.out, self.limit);
         self.out.extend_from_slice(if index == 0 { b" " } else { b", " });
         if self.has_names {
             self.out.push(b'[');
@@ -224,8 +226,8 @@ pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     let mut rest = bytes;
     loop {
-        let (plain, from) = rest.split_at(plain_length(rest));
-        push_short(out, plain);
+        let (plain, from) = rest.split_at(unescaped_length(rest));
+        push_short_text(out, plain);
         let Some((&byte, after)) = from.split_first() else { break };
         push_escape(out, byte);
         rest = after;
@@ -235,7 +237,7 @@ pub(crate) fn push_quoted(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Returns the number of bytes before the first one that is escaped.
 #[inline]
-fn plain_length(bytes: &[u8]) -> usize {
+fn unescaped_length(bytes: &[u8]) -> usize {
     let (pieces, rest) = bytes.as_chunks::<16>();
     let looked_at = pieces.iter().take_while(|piece| !has_escaped(piece)).count();
     let is_rest_plain = if looked_at < pieces.len() {

@@ -9,7 +9,7 @@
 
 use trackway_ctf::Literal;
 use trackway_ctf::read::{
-    Body, DecodeError, EventClass, Loss, Sink, StreamClass, Trace, TraceIdentity,
+    DecodeError, EventBody, EventClass, Loss, Sink, StreamClass, Trace, TraceIdentity,
 };
 
 /// Largest line that is written, in bytes; a larger one is damage. The largest event that is read
@@ -21,12 +21,12 @@ pub const LINE_BYTES_MAX: usize = 256 << 20;
 /// written next will make it too large again. To be called where lines grow without end, that is
 /// before each element of an array.
 #[inline]
-pub(crate) fn bound(out: &mut Vec<u8>, limit: usize) {
+pub(crate) fn truncate_line(out: &mut Vec<u8>, limit: usize) {
     out.truncate(limit);
 }
 
 /// Appends what `push` writes between its quotes.
-pub(crate) fn push_inner(out: &mut Vec<u8>, text: &[u8], push: fn(&mut Vec<u8>, &[u8])) {
+pub(crate) fn push_without_quotes(out: &mut Vec<u8>, text: &[u8], push: fn(&mut Vec<u8>, &[u8])) {
     let begin = out.len();
     push(out, text);
     out.pop();
@@ -146,16 +146,16 @@ pub trait EventEncoder: Clone + Send + Sync {
     ///
     /// # Errors
     ///
-    /// Those of [`Body::read`].
-    fn event(
+    /// Those of [`EventBody::read`].
+    fn push_event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError>;
 
     /// Appends what stands for a text in an event, where for letters and digits the same stand:
-    /// that takes the place of such a text in what [`EventEncoder::event`] wrote.
+    /// that takes the place of such a text in what [`EventEncoder::push_event`] wrote.
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]);
 }
 
@@ -166,7 +166,7 @@ pub trait LineFormat: EventEncoder {
         Vec::new()
     }
 
-    /// Appends `line`, which [`EventEncoder::event`] wrote, as it is after what was `shown`.
+    /// Appends `line`, which [`EventEncoder::push_event`] wrote, as it is after what was `shown`.
     fn patch_delta(
         &mut self,
         out: &mut Vec<u8>,
@@ -177,5 +177,11 @@ pub trait LineFormat: EventEncoder {
     );
 
     /// Appends a message about a loss, with its newline, for standard error.
-    fn loss(&mut self, out: &mut Vec<u8>, place: LossPlace<'_>, loss: &Loss, shown: &mut LastShown);
+    fn push_loss(
+        &mut self,
+        out: &mut Vec<u8>,
+        place: LossPlace<'_>,
+        loss: &Loss,
+        shown: &mut LastShown,
+    );
 }

@@ -14,13 +14,13 @@
 use std::io::Write as _;
 
 use trackway_ctf::read::{
-    Body, DecodeError, Enumeration, EnvironmentValue, EventClass, EventSink, Integer, Loss,
+    DecodeError, Enumeration, EnvironmentValue, EventBody, EventClass, EventSink, Integer, Loss,
     Meaning, Member, Scope, Sink, StreamClass, Trace, VariantOption,
 };
 
 use crate::format::{
     DeltaSlot, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace, Stamp,
-    TraceName, bound, push_inner,
+    TraceName, push_without_quotes, truncate_line,
 };
 use crate::level::level_name;
 use crate::number::{nine_digits, push_decimal, push_signed};
@@ -62,28 +62,28 @@ impl<C: Calendar> EventEncoder for Json<C> {
     fn stream_prefix(&self, trace: &Trace, name: TraceName<'_>, stream: &StreamClass) -> Vec<u8> {
         let mut out = Vec::new();
         if self.has_traces {
-            push_name(&mut out, "trace");
+            push_json_key(&mut out, "trace");
             push_json_text(&mut out, name.folder.as_bytes());
         }
         for name in ["hostname", "procname", "vpid"] {
             let Some(value) = trace.environment(name) else { continue };
-            push_name(&mut out, name);
+            push_json_key(&mut out, name);
             push_environment_value(&mut out, value);
         }
-        push_name(&mut out, "stream");
+        push_json_key(&mut out, "stream");
         push_decimal(&mut out, stream.id());
         out
     }
 
     fn class_prefix(&self, _: &Trace, _: &StreamClass, event: &EventClass) -> Vec<u8> {
         let mut out = Vec::new();
-        push_name(&mut out, "name");
+        push_json_key(&mut out, "name");
         match event.name() {
             Some(name) => push_json_text(&mut out, name.as_bytes()),
             None => out.extend_from_slice(b"null"),
         }
         if let Some(level) = event.level() {
-            push_name(&mut out, "level");
+            push_json_key(&mut out, "level");
             push_json_text(&mut out, level_name(level).as_bytes());
         }
         out
@@ -94,11 +94,11 @@ impl<C: Calendar> EventEncoder for Json<C> {
     }
 
     #[inline]
-    fn event(
+    fn push_event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         push_stamp(out, line.stamp);
         out.extend_from_slice(line.class_prefix);
@@ -117,7 +117,7 @@ impl<C: Calendar> EventEncoder for Json<C> {
     }
 
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
-        push_inner(out, text, push_json_text);
+        push_without_quotes(out, text, push_json_text);
     }
 }
 
@@ -133,14 +133,14 @@ impl<C: Calendar> LineFormat for Json<C> {
         out.extend_from_slice(line);
     }
 
-    fn loss(
+    fn push_loss(
         &mut self,
         out: &mut Vec<u8>,
         place: LossPlace<'_>,
         loss: &Loss,
         shown: &mut LastShown,
     ) {
-        self.messages.loss(out, place, loss, shown);
+        self.messages.push_loss(out, place, loss, shown);
     }
 }
 
@@ -159,7 +159,7 @@ fn push_stamp(out: &mut Vec<u8>, stamp: Option<Stamp>) {
 }
 
 /// Nanoseconds as seconds with nine digits of a fraction.
-pub fn seconds(time: i64) -> String {
+pub fn format_seconds(time: i64) -> String {
     let mut out = Vec::new();
     push_seconds(&mut out, time);
     String::from_utf8_lossy(&out).into_owned()
@@ -176,7 +176,7 @@ fn push_seconds(out: &mut Vec<u8>, time: i64) {
 }
 
 /// Appends `,"name":`; no comma where an object just began.
-pub(crate) fn push_name(out: &mut Vec<u8>, name: &str) {
+pub(crate) fn push_json_key(out: &mut Vec<u8>, name: &str) {
     // A value never ends in an opening brace: strings end in their quote.
     if out.last() != Some(&b'{') {
         out.push(b',');
@@ -231,7 +231,7 @@ impl JsonWriter<'_> {
         self.out.extend_from_slice(b",\"labels\":[");
         let out = &mut *self.out;
         let mut is_first = true;
-        meaning.labels(kind, (self.before, value), &mut |name| {
+        meaning.for_each_label(kind, (self.before, value), &mut |name| {
             if !std::mem::take(&mut is_first) {
                 out.push(b',');
             }
@@ -278,7 +278,7 @@ impl Sink for JsonWriter<'_> {
     }
 
     fn member(&mut self, member: &Member) {
-        push_name(self.out, member.key());
+        push_json_key(self.out, member.key());
     }
 
     fn end_struct(&mut self) {
@@ -290,7 +290,7 @@ impl Sink for JsonWriter<'_> {
     }
 
     fn element(&mut self, index: u64) {
-        bound(self.out, self.limit);
+        truncate_line(self.out, self.limit);
         if index > 0 {
             self.out.push(b',');
         }
@@ -302,7 +302,7 @@ impl Sink for JsonWriter<'_> {
 
     fn begin_variant(&mut self, option: &VariantOption) {
         self.out.push(b'{');
-        push_name(self.out, option.name());
+        push_json_key(self.out, option.name());
     }
 
     fn end_variant(&mut self) {
@@ -341,14 +341,14 @@ pub(crate) fn push_integer(out: &mut Vec<u8>, kind: &Integer, value: u64) {
 /// no number.
 fn push_json_float(out: &mut Vec<u8>, value: f64) {
     // Writing into a vector cannot fail. Rust's debug form is a JSON number: `1.0`, `1e-7`.
-    let _ = match float_word(value) {
+    let _ = match non_finite_name(value) {
         Some(word) => write!(out, "\"{word}\""),
         None => write!(out, "{value:?}"),
     };
 }
 
 /// The word for what is no number, as Python and JavaScript read it.
-pub(crate) const fn float_word(value: f64) -> Option<&'static str> {
+pub(crate) const fn non_finite_name(value: f64) -> Option<&'static str> {
     if value.is_nan() {
         Some("NaN")
     } else if value.is_infinite() {
@@ -401,7 +401,7 @@ fn push_escaped(out: &mut Vec<u8>, text: &[u8]) {
 mod tests {
     use super::*;
 
-    fn text(bytes: &[u8]) -> String {
+    fn format_text(bytes: &[u8]) -> String {
         let mut out = Vec::new();
         push_json_text(&mut out, bytes);
         String::from_utf8(out).expect("UTF-8")
@@ -417,11 +417,11 @@ mod tests {
             (b"a\xffb\xc3", "\"a\u{fffd}b\u{fffd}\""),
             (b"\xed\xa0\x80\"", "\"\u{fffd}\u{fffd}\u{fffd}\\\"\""),
         ] {
-            assert_eq!(text(bytes), expected);
+            assert_eq!(format_text(bytes), expected);
         }
         for byte in 0..=u8::MAX {
             let bytes = [b'a', byte, b'{'];
-            let parsed: String = serde_json::from_str(&text(&bytes)).expect("JSON");
+            let parsed: String = serde_json::from_str(&format_text(&bytes)).expect("JSON");
             assert_eq!(parsed, String::from_utf8_lossy(&bytes));
         }
     }
@@ -460,11 +460,11 @@ mod tests {
     #[test]
     fn names_are_set_apart_by_commas() {
         let mut out = b"{".to_vec();
-        push_name(&mut out, "a{");
+        push_json_key(&mut out, "a{");
         push_json_text(&mut out, b"{");
-        push_name(&mut out, "b\"");
+        push_json_key(&mut out, "b\"");
         out.extend_from_slice(b"{");
-        push_name(&mut out, "c");
+        push_json_key(&mut out, "c");
         assert_eq!(String::from_utf8(out).expect("ASCII"), r#"{"a{":"{","b\"":{"c":"#);
     }
 }

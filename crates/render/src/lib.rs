@@ -33,18 +33,18 @@ mod symbolic;
 mod time;
 
 pub use csv::{Csv, event_columns, push_csv_cell};
-pub use details::{printable, push_details, push_details_json};
+pub use details::{push_details, push_details_json, to_printable};
 pub use discard::Discard;
 pub use fields::FieldWriter;
 pub use format::{
     DeltaSlot, Difference, EventEncoder, LINE_BYTES_MAX, LastShown, Line, LineFormat, LossPlace,
     Stamp, TraceName,
 };
-pub use json::{Json, seconds};
-pub use number::{grouped, push_decimal, push_general};
+pub use json::{Json, format_seconds};
+pub use number::{format_grouped, push_decimal, push_general_float};
 pub use one_line::OneLine;
-pub use options::{Fields, ListError, Names, PrettyOptions};
+pub use options::{ListError, PrettyOptions, ShownFields, ShownNames};
 pub use output::{EncodedRun, EventOutput, LineOutput, OutputBuffer};
 pub use pretty::{Marks, Pretty};
 pub use symbolic::Symbolic;
-pub use time::{Calendar, DateTime, seconds_of, utc};
+pub use time::{Calendar, DateTime, unix_seconds_of, utc_date_time};

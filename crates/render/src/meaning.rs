@@ -18,7 +18,7 @@ pub(crate) fn push_meaning(
     match meaning {
         Meaning::Result { is_address, .. } => {
             let mut error = None;
-            meaning.labels(kind, (0, value), &mut |name| error = Some(name));
+            meaning.for_each_label(kind, (0, value), &mut |name| error = Some(name));
             match (error, is_address) {
                 (None, true) => push_bits(out, value),
                 _ => push_signed(out, value.cast_signed()),
@@ -32,7 +32,7 @@ pub(crate) fn push_meaning(
         Meaning::Octal => push_octal(out, value),
         Meaning::Status(_) => {
             push_integer(out, kind, value);
-            let fate = meaning.fate(value).unwrap_or_default();
+            let fate = meaning.exit_description(value).unwrap_or_default();
             out.extend_from_slice(format!(" ({fate})").as_bytes());
         }
         Meaning::Signals(_) => push_signals(out, meaning, kind, value),
@@ -49,7 +49,7 @@ pub(crate) fn push_meaning(
         | Meaning::Mode(_)
         | Meaning::Address(_) => {
             let mut is_first = true;
-            let rest = meaning.labels(kind, (before, value), &mut |name| {
+            let rest = meaning.for_each_label(kind, (before, value), &mut |name| {
                 push_name(out, is_first, name);
                 is_first = false;
             });
@@ -76,7 +76,7 @@ pub(crate) fn push_meaning(
 /// something else.
 fn rest_of(meaning: &Meaning, value: u64, rest: u64) -> u64 {
     // The sign of a number is not among its own bits.
-    if meaning.hides() { rest } else { value }
+    if meaning.has_hidden_bits() { rest } else { value }
 }
 
 fn push_octal(out: &mut Vec<u8>, value: u64) {
@@ -93,7 +93,7 @@ fn push_signals(out: &mut Vec<u8>, meaning: &Meaning, kind: &Integer, value: u64
     let shown = if are_most { !value } else { value };
     out.extend_from_slice(if are_most { b"~[" } else { b"[" });
     let mut is_first = true;
-    meaning.labels(kind, (0, shown), &mut |name| {
+    meaning.for_each_label(kind, (0, shown), &mut |name| {
         if !std::mem::take(&mut is_first) {
             out.push(b' ');
         }

@@ -10,13 +10,13 @@ pub fn push_decimal(out: &mut Vec<u8>, value: u64) {
     } else if value < EIGHT_DIGITS {
         push_first_digits(out, value);
     } else {
-        push_long(out, value);
+        push_long_decimal(out, value);
     }
 }
 
 /// Appends `value`, of more than eight digits.
 #[inline(never)]
-fn push_long(out: &mut Vec<u8>, value: u64) {
+fn push_long_decimal(out: &mut Vec<u8>, value: u64) {
     push_decimal(out, value / EIGHT_DIGITS);
     out.extend_from_slice(&eight_digits(value % EIGHT_DIGITS).to_le_bytes());
 }
@@ -55,7 +55,7 @@ const fn eight_digits(value: u64) -> u64 {
 /// Appends a few bytes: most texts are so short that calling the C library to copy them costs
 /// more than the copy. Two pieces of constant size, which may overlap, are any size in between.
 #[inline]
-pub(crate) fn push_short(out: &mut Vec<u8>, text: &[u8]) {
+pub(crate) fn push_short_text(out: &mut Vec<u8>, text: &[u8]) {
     match text.len() {
         ..4 => out.extend(text),
         4..8 => push_pieces::<4>(out, text),
@@ -110,7 +110,7 @@ pub(crate) fn push_hexadecimal(out: &mut Vec<u8>, value: u64) {
 const PRECISION: usize = 6;
 
 /// Appends `value` as `printf("%g")` does.
-pub fn push_general(out: &mut Vec<u8>, value: f64) {
+pub fn push_general_float(out: &mut Vec<u8>, value: f64) {
     if !value.is_finite() {
         let text = if value.is_nan() { "nan" } else { "inf" };
         let sign = if value.is_sign_negative() { "-" } else { "" };
@@ -194,7 +194,7 @@ fn push_trimmed(out: &mut Vec<u8>, whole: &[u8], zeros: &[u8], digits: &[u8]) {
 }
 
 /// A number for people: its digits in groups of three.
-pub fn grouped(number: u64) -> String {
+pub fn format_grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
@@ -210,9 +210,9 @@ pub fn grouped(number: u64) -> String {
 mod tests {
     use super::*;
 
-    fn general(value: f64) -> String {
+    fn format_general(value: f64) -> String {
         let mut out = b"x".to_vec();
-        push_general(&mut out, value);
+        push_general_float(&mut out, value);
         String::from_utf8(out).expect("ASCII").split_off(1)
     }
 
@@ -241,7 +241,7 @@ mod tests {
             (0.5, "0.5"),
             (2.5e-5, "2.5e-05"),
         ] {
-            assert_eq!(general(value), expected, "{value:e}");
+            assert_eq!(format_general(value), expected, "{value:e}");
         }
     }
 
@@ -250,7 +250,7 @@ mod tests {
         let text: Vec<u8> = (0..200).collect();
         for length in 0..text.len() {
             let mut out = b"before".to_vec();
-            push_short(&mut out, &text[..length]);
+            push_short_text(&mut out, &text[..length]);
             assert_eq!(out, [b"before", &text[..length]].concat(), "{length}");
         }
     }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn large_numbers_are_grouped() {
-        let grouped = [0, 999, 1000, 1_234_567].map(super::grouped);
+        let grouped = [0, 999, 1000, 1_234_567].map(super::format_grouped);
         assert_eq!(grouped, ["0", "999", "1,000", "1,234,567"]);
     }
 }

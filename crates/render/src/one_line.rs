@@ -1,7 +1,7 @@
 //! Lines that are one line each: a name in a trace may contain a line end, which on a terminal
 //! would begin a line that looks like another event, or like a message.
 
-use trackway_ctf::read::{Body, DecodeError, EventClass, Loss, Sink, StreamClass, Trace};
+use trackway_ctf::read::{DecodeError, EventBody, EventClass, Loss, Sink, StreamClass, Trace};
 
 use crate::format::{
     DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
@@ -22,7 +22,8 @@ impl<F> OneLine<F> {
 
     /// Escapes the line ends behind `start`, but for the last byte.
     fn escape(&self, out: &mut Vec<u8>, start: usize) {
-        let is_inner = |bytes: &[u8]| bytes.split_last().is_some_and(|(_, line)| has_end(line));
+        let is_inner =
+            |bytes: &[u8]| bytes.split_last().is_some_and(|(_, line)| has_line_end(line));
         if self.is_escaped && out.get(start..).is_some_and(is_inner) {
             let mut line = out.split_off(start);
             let last = line.pop();
@@ -32,7 +33,7 @@ impl<F> OneLine<F> {
     }
 }
 
-fn has_end(bytes: &[u8]) -> bool {
+fn has_line_end(bytes: &[u8]) -> bool {
     memchr::memchr(b'\n', bytes).is_some()
 }
 
@@ -61,14 +62,14 @@ impl<F: LineFormat> EventEncoder for OneLine<F> {
     }
 
     #[inline]
-    fn event(
+    fn push_event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         let start = out.len();
-        let head = self.format.event(out, line, body)?;
+        let head = self.format.push_event(out, line, body)?;
         self.escape(out, start);
         Ok(head)
     }
@@ -100,7 +101,7 @@ impl<F: LineFormat> LineFormat for OneLine<F> {
         self.format.patch_delta(out, line, head, stamp, shown);
     }
 
-    fn loss(
+    fn push_loss(
         &mut self,
         out: &mut Vec<u8>,
         place: LossPlace<'_>,
@@ -108,7 +109,7 @@ impl<F: LineFormat> LineFormat for OneLine<F> {
         shown: &mut LastShown,
     ) {
         let start = out.len();
-        self.format.loss(out, place, loss, shown);
+        self.format.push_loss(out, place, loss, shown);
         self.escape(out, start);
     }
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Kinds of names that are shown before values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Names {
+pub struct ShownNames {
     /// Names of the payload's fields.
     pub payload: bool,
     /// Names of the contexts' fields.
@@ -15,7 +15,7 @@ pub struct Names {
     pub scope: bool,
 }
 
-impl Default for Names {
+impl Default for ShownNames {
     fn default() -> Self {
         Self { payload: true, context: true, header: false, scope: false }
     }
@@ -24,7 +24,7 @@ impl Default for Names {
 /// Fields between an event's time and its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it: they are those of the environment's entries")]
-pub struct Fields {
+pub struct ShownFields {
     /// The trace's name.
     pub trace: bool,
     pub hostname: bool,
@@ -37,14 +37,14 @@ pub struct Fields {
     pub emf: bool,
 }
 
-impl Default for Fields {
+impl Default for ShownFields {
     fn default() -> Self {
-        Self { hostname: true, procname: true, vpid: true, ..Self::all(false) }
+        Self { hostname: true, procname: true, vpid: true, ..Self::with_all(false) }
     }
 }
 
-impl Fields {
-    const fn all(shown: bool) -> Self {
+impl ShownFields {
+    const fn with_all(shown: bool) -> Self {
         Self {
             trace: shown,
             hostname: shown,
@@ -61,9 +61,9 @@ impl Fields {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrettyOptions {
     /// `--names`
-    pub names: Names,
+    pub names: ShownNames,
     /// `--fields`
-    pub fields: Fields,
+    pub fields: ShownFields,
     /// `--clock-date`: the date before the time of day.
     pub clock_date: bool,
     /// `--clock-seconds`: seconds since the clock's origin instead of the time of day.
@@ -97,16 +97,16 @@ impl std::error::Error for ListError {}
 
 /// Returns true if a list includes all.
 fn includes_all(list: &str) -> Result<bool, ListError> {
-    let has = |wanted| words(list).any(|word| word == wanted);
+    let has = |wanted| split_list(list).any(|word| word == wanted);
     if has("all") && has("none") { Err(ListError::AllAndNone) } else { Ok(has("all")) }
 }
 
 /// The words of a list: between commas, without spaces.
-fn words(list: &str) -> impl Iterator<Item = &str> {
+fn split_list(list: &str) -> impl Iterator<Item = &str> {
     list.split([',', ' ', '\t', '\n']).filter(|word| !word.is_empty())
 }
 
-impl Names {
+impl ShownNames {
     /// Parses a list: `payload`, `context`, `scope`, `header`, `all`, `none`. Without `all`, names
     /// that are not in it are not shown.
     ///
@@ -116,10 +116,10 @@ impl Names {
     pub fn of_list(list: &str) -> Result<Self, ListError> {
         let all = includes_all(list)?;
         let mut names = Self { payload: all, context: all, header: all, scope: all };
-        if words(list).next().is_none() {
+        if split_list(list).next().is_none() {
             names = Self::default();
         }
-        for word in words(list) {
+        for word in split_list(list) {
             match word {
                 "payload" | "args" | "arg" => names.payload = true,
                 "context" | "ctx" => names.context = true,
@@ -133,7 +133,7 @@ impl Names {
     }
 }
 
-impl Fields {
+impl ShownFields {
     /// Parses a list: `trace`, `trace:hostname`, `trace:domain`, `trace:procname`, `trace:vpid`,
     /// `loglevel`, `emf`, `callsite` (which babeltrace2 accepts and never shows), `all`, `none`.
     /// Without `all`, fields that are not in it are not shown.
@@ -142,11 +142,11 @@ impl Fields {
     ///
     /// If there is another word in it, or both `all` and `none`.
     pub fn of_list(list: &str) -> Result<Self, ListError> {
-        let mut fields = Self::all(includes_all(list)?);
-        if words(list).next().is_none() {
+        let mut fields = Self::with_all(includes_all(list)?);
+        if split_list(list).next().is_none() {
             fields = Self::default();
         }
-        for word in words(list) {
+        for word in split_list(list) {
             match word {
                 "trace" => fields.trace = true,
                 "trace:hostname" => fields.hostname = true,
@@ -169,14 +169,20 @@ mod tests {
 
     #[test]
     fn lists_show_what_they_name() {
-        let none = Names { payload: false, context: false, header: false, scope: false };
-        assert_eq!(Names::of_list("none"), Ok(none));
-        assert_eq!(Names::of_list("ctx, scope"), Ok(Names { context: true, scope: true, ..none }));
-        assert_eq!(Names::of_list("all,none"), Err(ListError::AllAndNone));
-        assert_eq!(Names::of_list(""), Ok(Names::default()));
-        assert_eq!(Names::of_list("scopes"), Err(ListError::Unknown("scopes".to_owned())));
-        assert_eq!(Fields::of_list("all,trace"), Ok(Fields::all(true)));
-        assert_eq!(Fields::of_list("emf"), Ok(Fields { emf: true, ..Fields::all(false) }));
-        assert_eq!(Fields::of_list(","), Ok(Fields::default()));
+        let none = ShownNames { payload: false, context: false, header: false, scope: false };
+        assert_eq!(ShownNames::of_list("none"), Ok(none));
+        assert_eq!(
+            ShownNames::of_list("ctx, scope"),
+            Ok(ShownNames { context: true, scope: true, ..none })
+        );
+        assert_eq!(ShownNames::of_list("all,none"), Err(ListError::AllAndNone));
+        assert_eq!(ShownNames::of_list(""), Ok(ShownNames::default()));
+        assert_eq!(ShownNames::of_list("scopes"), Err(ListError::Unknown("scopes".to_owned())));
+        assert_eq!(ShownFields::of_list("all,trace"), Ok(ShownFields::with_all(true)));
+        assert_eq!(
+            ShownFields::of_list("emf"),
+            Ok(ShownFields { emf: true, ..ShownFields::with_all(false) })
+        );
+        assert_eq!(ShownFields::of_list(","), Ok(ShownFields::default()));
     }
 }

@@ -186,7 +186,7 @@ impl<F: LineFormat, W: Write> EventOutput for LineOutput<F, W> {
     }
 
     fn report_loss(&mut self, place: LossPlace<'_>, loss: &Loss, message: &mut Vec<u8>) {
-        self.format.loss(message, place, loss, &mut self.shown);
+        self.format.push_loss(message, place, loss, &mut self.shown);
     }
 
     fn write_due(&mut self) -> io::Result<()> {

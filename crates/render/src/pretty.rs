@@ -2,15 +2,16 @@
 //! and babeltrace2's warnings about what a tracer lost.
 
 use trackway_ctf::read::{
-    Body, DecodeError, EnvironmentValue, EventClass, Loss, Lost, Sink, StreamClass, Trace,
+    DecodeError, EnvironmentValue, EventBody, EventClass, Loss, LossKind, Sink, StreamClass, Trace,
     TraceIdentity,
 };
 
 use crate::fields::{FieldWriter, push_quoted};
 use crate::format::{
-    DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName, push_inner,
+    DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
+    push_without_quotes,
 };
-use crate::options::{Names, PrettyOptions};
+use crate::options::{PrettyOptions, ShownNames};
 use crate::time::{Calendar, TimeWriter};
 
 /// Names of levels, by their number.
@@ -60,7 +61,7 @@ impl<C: Calendar> Pretty<C> {
     }
 
     /// Returns the kinds of names that are shown before values.
-    pub(crate) const fn names(&self) -> Names {
+    pub(crate) const fn names(&self) -> ShownNames {
         self.options.names
     }
 
@@ -68,7 +69,7 @@ impl<C: Calendar> Pretty<C> {
     #[inline]
     pub(crate) fn push_head(&mut self, out: &mut Vec<u8>, line: &Line<'_>) -> DeltaSlot {
         let head = match line.stamp {
-            Some(stamp) => self.times.push(out, stamp, line.previous),
+            Some(stamp) => self.times.push_event_time(out, stamp, line.previous),
             None => DeltaSlot::default(),
         };
         match line.prefix {
@@ -169,15 +170,15 @@ impl<C: Calendar> EventEncoder for Pretty<C> {
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
-        FieldWriter::packet(out, self.options.names)
+        FieldWriter::for_packet(out, self.options.names)
     }
 
     #[inline]
-    fn event(
+    fn push_event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         let head = self.push_head(out, &line);
         let mut sink = FieldWriter::new(out, self.options.names, !line.packet_prefix.is_empty());
@@ -187,7 +188,7 @@ impl<C: Calendar> EventEncoder for Pretty<C> {
     }
 
     fn push_text(&self, out: &mut Vec<u8>, text: &[u8]) {
-        push_inner(out, text, push_quoted);
+        push_without_quotes(out, text, push_quoted);
     }
 }
 
@@ -207,7 +208,7 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         }
     }
 
-    fn loss(
+    fn push_loss(
         &mut self,
         out: &mut Vec<u8>,
         place: LossPlace<'_>,
@@ -215,8 +216,8 @@ impl<C: Calendar> LineFormat for Pretty<C> {
         shown: &mut LastShown,
     ) {
         let what = match loss.what {
-            Lost::Events => "event",
-            Lost::Packets => "packet",
+            LossKind::Events => "event",
+            LossKind::Packets => "packet",
         };
         out.extend_from_slice(self.loss_marks.0.as_bytes());
         match loss.count {

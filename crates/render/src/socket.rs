@@ -15,7 +15,7 @@ const AF_VSOCK: u64 = 40;
 
 /// A part of the address of a socket, by LTTng's names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(crate) enum SocketPart {
     Family,
     Port,
     Internet,
@@ -25,7 +25,7 @@ pub(crate) enum Part {
     Path,
 }
 
-impl Part {
+impl SocketPart {
     pub(crate) fn of(name: &str) -> Option<Self> {
         Some(match name {
             "family" => Self::Family,
@@ -41,7 +41,7 @@ impl Part {
 
 /// The address of a socket, as far as it was read.
 #[derive(Debug, Default)]
-pub(crate) struct Socket {
+pub(crate) struct SocketAddress {
     pub(crate) family: u64,
     /// By name.
     pub(crate) family_text: Vec<u8>,
@@ -53,11 +53,11 @@ pub(crate) struct Socket {
     pub(crate) path: Option<Vec<u8>>,
 }
 
-impl Socket {
+impl SocketAddress {
     pub(crate) fn push(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         out.extend_from_slice(&self.family_text);
-        if let Some(address) = internet(&self.address) {
+        if let Some(address) = decode_internet_address(&self.address) {
             let port = u16::try_from(self.port).unwrap_or_default();
             out.extend_from_slice(format!(", {}", SocketAddr::new(address, port)).as_bytes());
         }
@@ -112,7 +112,7 @@ impl Socket {
 }
 
 /// An address of the internet, from its bytes; it is shown as RFC 5952 has it.
-pub(crate) fn internet(bytes: &[u8]) -> Option<IpAddr> {
+pub(crate) fn decode_internet_address(bytes: &[u8]) -> Option<IpAddr> {
     let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
     four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from)).ok()
 }
@@ -144,7 +144,7 @@ mod tests {
             (99, &[1, 2, 3, 4], "{F}"),
         ] {
             let (family_text, data) = (b"F".to_vec(), data.to_vec());
-            let socket = Socket { family, family_text, data, ..Socket::default() };
+            let socket = SocketAddress { family, family_text, data, ..SocketAddress::default() };
             let mut out = Vec::new();
             socket.push(&mut out);
             assert_eq!(String::from_utf8_lossy(&out), expected);

@@ -7,14 +7,14 @@
 //! … syscall_entry_connect: { cpu_id = 0 }, { tid = 7 }, connect(3, {AF_INET, 127.0.0.1:80}, 16)
 //! ```
 
-use trackway_ctf::read::{Body, DecodeError, EventClass, Loss, Sink, StreamClass, Trace};
+use trackway_ctf::read::{DecodeError, EventBody, EventClass, Loss, Sink, StreamClass, Trace};
 
 use crate::call::{Call, SymbolicWriter};
 use crate::fields::FieldWriter;
 use crate::format::{
     DeltaSlot, EventEncoder, LastShown, Line, LineFormat, LossPlace, Stamp, TraceName,
 };
-use crate::options::Names;
+use crate::options::ShownNames;
 use crate::pretty::Pretty;
 use crate::time::Calendar;
 
@@ -39,18 +39,18 @@ impl<C: Calendar> EventEncoder for Symbolic<C> {
     }
 
     fn packet_sink(&self, out: &mut Vec<u8>) -> impl Sink {
-        SymbolicWriter::new(FieldWriter::packet(out, self.0.names()), None)
+        SymbolicWriter::new(FieldWriter::for_packet(out, self.0.names()), None)
     }
 
-    fn event(
+    fn push_event(
         &mut self,
         out: &mut Vec<u8>,
         line: Line<'_>,
-        body: Body<'_, '_, '_>,
+        body: EventBody<'_, '_, '_>,
     ) -> Result<DeltaSlot, DecodeError> {
         let head = self.0.push_head(out, &line);
         let call = Call::of(body.header.class.name().unwrap_or_default());
-        let names: Names = self.0.names();
+        let names: ShownNames = self.0.names();
         let writer = FieldWriter::new(out, names, !line.packet_prefix.is_empty());
         body.read(&mut SymbolicWriter::new(writer, call))?;
         out.push(b'\n');
@@ -74,13 +74,13 @@ impl<C: Calendar> LineFormat for Symbolic<C> {
         self.0.patch_delta(out, line, head, stamp, shown);
     }
 
-    fn loss(
+    fn push_loss(
         &mut self,
         out: &mut Vec<u8>,
         place: LossPlace<'_>,
         loss: &Loss,
         shown: &mut LastShown,
     ) {
-        self.0.loss(out, place, loss, shown);
+        self.0.push_loss(out, place, loss, shown);
     }
 }

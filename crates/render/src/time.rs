@@ -4,7 +4,7 @@
 //! stream whose clock is damaged. babeltrace2 stops there, or prints the difference modulo 2^64.
 
 use crate::format::{DeltaSlot, Difference, LastShown, Stamp};
-use crate::number::{nine_digits, push_decimal, push_short, two_digits};
+use crate::number::{nine_digits, push_decimal, push_short_text, two_digits};
 use crate::options::PrettyOptions;
 
 const NS_PER_SECOND: u64 = 1_000_000_000;
@@ -32,7 +32,7 @@ pub struct DateTime {
 /// The date and time of day in UTC at `seconds` since 1970; there always is one. (The proleptic
 /// Gregorian calendar, by H. Hinnant's "chrono-compatible low-level date algorithms": years begin
 /// in March.)
-pub fn utc(seconds: i64) -> Option<DateTime> {
+pub fn utc_date_time(seconds: i64) -> Option<DateTime> {
     let days = seconds.div_euclid(SECONDS_PER_DAY) + 719_468;
     let rest = seconds.rem_euclid(SECONDS_PER_DAY);
     let era = days.div_euclid(146_097);
@@ -52,9 +52,9 @@ pub fn utc(seconds: i64) -> Option<DateTime> {
     })
 }
 
-/// Seconds since 1970 at a date and time of day in UTC; the inverse of [`utc`]. Parts beyond
-/// their ranges count on: the 32nd of January is the 1st of February.
-pub fn seconds_of(time: &DateTime) -> i64 {
+/// Seconds since 1970 at a date and time of day in UTC; the inverse of [`utc_date_time`]. Parts
+/// beyond their ranges count on: the 32nd of January is the 1st of February.
+pub fn unix_seconds_of(time: &DateTime) -> i64 {
     let (month, day) = (i64::from(time.month), i64::from(time.day));
     let year = time.year + (month - 1).div_euclid(12);
     let month = (month - 1).rem_euclid(12) + 1;
@@ -69,8 +69,8 @@ pub fn seconds_of(time: &DateTime) -> i64 {
     days * SECONDS_PER_DAY + hour * 3600 + minute * 60 + i64::from(time.second)
 }
 
-/// Gives the date and time of day at a time in seconds since 1970, or `None` if it cannot: [`utc`],
-/// or the local one.
+/// Gives the date and time of day at a time in seconds since 1970, or `None` if it cannot:
+/// [`utc_date_time`], or the local one.
 pub trait Calendar: Fn(i64) -> Option<DateTime> + Clone + Send + Sync {}
 
 impl<C: Fn(i64) -> Option<DateTime> + Clone + Send + Sync> Calendar for C {}
@@ -116,7 +116,7 @@ impl<C: Calendar> TimeWriter<C> {
 
     /// Appends an event's time and its difference to the one before.
     #[inline]
-    pub(crate) fn push(
+    pub(crate) fn push_event_time(
         &mut self,
         out: &mut Vec<u8>,
         stamp: Stamp,
@@ -134,7 +134,7 @@ impl<C: Calendar> TimeWriter<C> {
         {
             // Nearly always: a copy, and digits in their places, which is a good deal quicker.
             let start = out.len();
-            push_short(out, &second.text);
+            push_short_text(out, &second.text);
             let text = out.get_mut(start..).unwrap_or_default();
             let fraction = second.fraction_at..second.fraction_at + 9;
             if let Some(digits) = text.get_mut(fraction) {
@@ -150,11 +150,16 @@ impl<C: Calendar> TimeWriter<C> {
             }
             return DeltaSlot { at: delta_at as u8, bytes: DIFFERENCE_BYTES as u8, always: false };
         }
-        self.push_slowly(out, stamp, before)
+        self.push_uncached(out, stamp, before)
     }
 
     #[cold]
-    fn push_slowly(&mut self, out: &mut Vec<u8>, stamp: Stamp, before: Option<Stamp>) -> DeltaSlot {
+    fn push_uncached(
+        &mut self,
+        out: &mut Vec<u8>,
+        stamp: Stamp,
+        before: Option<Stamp>,
+    ) -> DeltaSlot {
         let mut shown = LastShown { last: before, negative: true, ..LastShown::default() };
         if before.is_none() {
             shown.difference = Some(Difference::default());
@@ -164,7 +169,7 @@ impl<C: Calendar> TimeWriter<C> {
         let follows_none = before.is_some_and(|before| self.number(before) == u64::MAX);
         head.always = is_negative || follows_none;
         if stamp.time >= 0 && !self.options.clock_cycles {
-            self.remember(stamp.time as u64 / NS_PER_SECOND);
+            self.cache_second(stamp.time as u64 / NS_PER_SECOND);
         }
         head
     }
@@ -267,7 +272,7 @@ impl<C: Calendar> TimeWriter<C> {
     }
 
     /// Makes the text of a second.
-    fn remember(&mut self, number: u64) {
+    fn cache_second(&mut self, number: u64) {
         let mut text = std::mem::take(&mut self.second.text);
         text.clear();
         text.extend_from_slice(self.around[0].as_bytes());
@@ -284,7 +289,7 @@ impl<C: Calendar> TimeWriter<C> {
         self.second = Second { number, text, fraction_at, delta_at };
     }
 
-    /// Appends a line that [`TimeWriter::push`] began, as it is after what was `shown`.
+    /// Appends a line that [`TimeWriter::push_event_time`] began, as it is after what was `shown`.
     #[inline]
     pub(crate) fn patch_delta(
         &mut self,
@@ -330,17 +335,17 @@ mod tests {
     use super::*;
 
     /// The head of an event's line, behind an event that was shown before; `cycles`: in cycles.
-    fn head(cycles: bool, before: Stamp, stamp: Stamp) -> String {
+    fn format_head(cycles: bool, before: Stamp, stamp: Stamp) -> String {
         let options = PrettyOptions { clock_cycles: cycles, ..PrettyOptions::default() };
-        let mut writer = TimeWriter::new(&options, utc);
+        let mut writer = TimeWriter::new(&options, utc_date_time);
         let mut line = Vec::new();
         // Whatever the line was made for, it is shown behind `before`.
-        let head = writer.push(&mut line, stamp, None);
+        let head = writer.push_event_time(&mut line, stamp, None);
         let mut shown = LastShown { last: Some(before), negative: true, ..LastShown::default() };
         let mut out = Vec::new();
         writer.patch_delta(&mut out, &line, head, stamp, &mut shown);
         let mut pushed = Vec::new();
-        writer.push(&mut pushed, stamp, Some(before));
+        writer.push_event_time(&mut pushed, stamp, Some(before));
         assert_eq!(out, pushed);
         String::from_utf8(out).expect("text")
     }
@@ -357,10 +362,10 @@ mod tests {
             (3, -4, "-0.000000007"),
             (-4, 3, "+0.000000007"),
         ] {
-            let head = head(false, at(before, 0), at(after, 0));
+            let head = format_head(false, at(before, 0), at(after, 0));
             assert!(head.contains(&format!("] ({shown}) ")), "{before}, {after}: {head}");
         }
-        let cycles = |before, after| head(true, before, after);
+        let cycles = |before, after| format_head(true, before, after);
         assert_eq!(cycles(at(7, 70), at(5, 50)), "[00000000000000000050] (-000000000020) ");
         assert_eq!(cycles(at(5, 50), at(7, 70)), "[00000000000000000070] (+000000000020) ");
         // Of another clock, by which time does not go backward.
@@ -371,8 +376,8 @@ mod tests {
     #[test]
     fn days_are_counted_right() {
         let parts = |seconds| {
-            let time = utc(seconds).expect("a date");
-            assert_eq!(seconds_of(&time), seconds);
+            let time = utc_date_time(seconds).expect("a date");
+            assert_eq!(unix_seconds_of(&time), seconds);
             (time.year, time.month, time.day, time.hour, time.minute, time.second)
         };
         assert_eq!(parts(0), (1970, 1, 1, 0, 0, 0));

@@ -11,16 +11,16 @@ use trackway_ctf::read::{
 };
 use trackway_render::{
     Calendar, Csv, Json, Line, LineFormat, Pretty, PrettyOptions, Stamp, TraceName, event_columns,
-    utc,
+    utc_date_time,
 };
 
 /// These tests need no time of day.
-fn messages() -> Pretty<impl Calendar> {
-    Pretty::new(PrettyOptions::default(), utc)
+fn pretty_format() -> Pretty<impl Calendar> {
+    Pretty::new(PrettyOptions::default(), utc_date_time)
 }
 
 /// The lines of the events that are `wanted`, in the order of their bytes.
-fn lines<F: LineFormat>(
+fn encode_lines<F: LineFormat>(
     mut format: F,
     trace: &Trace,
     bytes: &[u8],
@@ -36,7 +36,7 @@ fn lines<F: LineFormat>(
         let packet = decoder.begin_packet(window, available, &mut sink, |_| {}).expect("a packet");
         drop(sink);
         let stream = decoder.class().expect("a stream class");
-        while let Some(body) = decoder.event(window).expect("a header") {
+        while let Some(body) = decoder.begin_event(window).expect("a header") {
             let header = body.header;
             if !wanted(header.class) {
                 body.skip().expect("a body");
@@ -57,7 +57,7 @@ fn lines<F: LineFormat>(
                 prefix: Some(&prefix).filter(|prefix| prefix.len() > 30),
             };
             let mut out = Vec::new();
-            format.event(&mut out, line, body).expect("a body");
+            format.push_event(&mut out, line, body).expect("a body");
             lines.push(String::from_utf8(out).expect("UTF-8"));
         }
         at += packet.packet_bits.map_or(available, |bits| bits / 8) as usize;
@@ -66,7 +66,7 @@ fn lines<F: LineFormat>(
 }
 
 /// A value as JSON has it, by the rules of the guide.
-fn as_json(value: &Value) -> Parsed {
+fn value_to_json(value: &Value) -> Parsed {
     match value {
         Value::Unsigned(value) => json!(value),
         Value::Signed(value) => json!(value),
@@ -78,14 +78,16 @@ fn as_json(value: &Value) -> Parsed {
             Parsed::Number,
         ),
         Value::Text(bytes) => json!(String::from_utf8_lossy(bytes)),
-        Value::Labelled(value, labels) => json!({ "value": as_json(value), "labels": labels }),
-        Value::Array(elements) => elements.iter().map(as_json).collect(),
+        Value::Labelled(value, labels) => {
+            json!({ "value": value_to_json(value), "labels": labels })
+        }
+        Value::Array(elements) => elements.iter().map(value_to_json).collect(),
         Value::Struct(members) => {
-            let members = members.iter().map(|(name, value)| (name.clone(), as_json(value)));
+            let members = members.iter().map(|(name, value)| (name.clone(), value_to_json(value)));
             Parsed::Object(members.collect::<Map<_, _>>())
         }
         Value::Variant(option, value) => {
-            Parsed::Object([(option.clone(), as_json(value))].into_iter().collect())
+            Parsed::Object([(option.clone(), value_to_json(value))].into_iter().collect())
         }
         Value::Boolean(value) => json!(value),
         Value::Nothing => Parsed::Null,
@@ -93,7 +95,7 @@ fn as_json(value: &Value) -> Parsed {
 }
 
 /// An event as an object.
-fn object(event: &Event, stream_id: u64) -> Parsed {
+fn event_to_json(event: &Event, stream_id: u64) -> Parsed {
     let mut object = json!({
         "time": event.time,
         "timestamp": event.time.map(|ns| {
@@ -102,7 +104,7 @@ fn object(event: &Event, stream_id: u64) -> Parsed {
         "hostname": "host",
         "name": event.name,
         "stream": stream_id,
-        "fields": event.fields.as_ref().map_or(json!({}), as_json),
+        "fields": event.fields.as_ref().map_or(json!({}), value_to_json),
     });
     for (name, scope) in [
         ("packet", &event.packet_context),
@@ -110,20 +112,20 @@ fn object(event: &Event, stream_id: u64) -> Parsed {
         ("event_context", &event.event_context),
     ] {
         if let Some(value) = scope {
-            object[name] = as_json(value);
+            object[name] = value_to_json(value);
         }
     }
     object
 }
 
 fn check_json(trace: &Trace, bytes: &[u8], events: &[Event]) {
-    let lines = lines(Json::new(messages()), trace, bytes, |_| true);
+    let lines = encode_lines(Json::new(pretty_format()), trace, bytes, |_| true);
     assert_eq!(lines.len(), events.len());
     for (line, event) in lines.iter().zip(events) {
         assert_eq!(line.find('\n'), Some(line.len() - 1), "one line: {line}");
         let parsed: Parsed = serde_json::from_str(line).expect("JSON");
         let stream = &trace.streams()[0];
-        let mut expected = object(event, stream.id());
+        let mut expected = event_to_json(event, stream.id());
         let class = stream.events().iter().find(|class| class.name() == Some(&event.name));
         if let Some(level) = class.and_then(EventClass::level) {
             assert_eq!(level, 6);
@@ -134,7 +136,7 @@ fn check_json(trace: &Trace, bytes: &[u8], events: &[Event]) {
 }
 
 /// The records of a CSV file, after RFC 4180.
-fn records(text: &str) -> Vec<Vec<String>> {
+fn parse_csv_records(text: &str) -> Vec<Vec<String>> {
     let (mut records, mut record, mut cell) = (Vec::new(), Vec::new(), String::new());
     let mut rest = text.chars().peekable();
     let mut is_quoted = false;
@@ -154,18 +156,18 @@ fn records(text: &str) -> Vec<Vec<String>> {
     records
 }
 
-fn table<F: LineFormat>(
+fn encode_csv_records<F: LineFormat>(
     format: F,
     trace: &Trace,
     bytes: &[u8],
     wanted: impl Fn(&EventClass) -> bool,
 ) -> Vec<Vec<String>> {
     let head = String::from_utf8(format.preamble()).expect("UTF-8");
-    records(&(head + &lines(format, trace, bytes, wanted).concat()))
+    parse_csv_records(&(head + &encode_lines(format, trace, bytes, wanted).concat()))
 }
 
 /// The common cells of an event's record.
-fn common(event: &Event, stream_id: u64) -> [String; 7] {
+fn common_cells(event: &Event, stream_id: u64) -> [String; 7] {
     let cpu = event.packet_context.as_ref().and_then(|context| context.member("cpu_id"));
     [
         event.time.map_or(String::new(), |time| time.to_string()),
@@ -174,24 +176,24 @@ fn common(event: &Event, stream_id: u64) -> [String; 7] {
         String::new(),
         String::new(),
         stream_id.to_string(),
-        cpu.map_or(String::new(), |cpu| as_json(cpu).to_string()),
+        cpu.map_or(String::new(), |cpu| value_to_json(cpu).to_string()),
     ]
 }
 
 fn check_csv(trace: &Trace, bytes: &[u8], events: &[Event]) {
     let stream_id = trace.streams()[0].id();
-    let records = table(Csv::new(messages()), trace, bytes, |_| true);
+    let records = encode_csv_records(Csv::new(pretty_format()), trace, bytes, |_| true);
     let head = "time,name,hostname,procname,vpid,stream,cpu_id,context,event_context,fields";
     assert_eq!(records[0].join(","), head);
     assert_eq!(records.len(), events.len() + 1);
     for (record, event) in records[1..].iter().zip(events) {
-        assert_eq!(record[..7], common(event, stream_id));
+        assert_eq!(record[..7], common_cells(event, stream_id));
         assert_eq!(record.len(), 10);
         let scopes = [&event.stream_context, &event.event_context, &event.fields];
         for (cell, scope) in record[7..].iter().zip(scopes) {
             let parsed: Option<Parsed> =
                 (!cell.is_empty()).then(|| serde_json::from_str(cell).expect("JSON"));
-            assert_eq!(parsed, scope.as_ref().map(as_json), "{record:?}");
+            assert_eq!(parsed, scope.as_ref().map(value_to_json), "{record:?}");
         }
     }
 }
@@ -210,12 +212,12 @@ fn check_cell(cell: &str, value: &Value) {
         Value::Labelled(value, _) => check_cell(cell, value),
         _ => {
             let parsed: Parsed = serde_json::from_str(cell).expect("JSON");
-            assert_eq!(parsed, as_json(value));
+            assert_eq!(parsed, value_to_json(value));
         }
     }
 }
 
-fn members(scope: Option<&Value>) -> Vec<(String, Value)> {
+fn struct_members(scope: Option<&Value>) -> Vec<(String, Value)> {
     match scope {
         Some(Value::Struct(members)) => members.clone(),
         _ => Vec::new(),
@@ -226,17 +228,17 @@ fn check_columns(trace: &Trace, bytes: &[u8], events: &[Event]) {
     let stream: &StreamClass = &trace.streams()[0];
     for class in stream.events() {
         let columns = event_columns(stream, class).expect("only structures");
-        let format = Csv::with_columns(messages(), columns.clone());
-        let records = table(format, trace, bytes, |other| other.id() == class.id());
+        let format = Csv::with_columns(pretty_format(), columns.clone());
+        let records = encode_csv_records(format, trace, bytes, |other| other.id() == class.id());
         assert_eq!(records[0][7..], columns);
         let own: Vec<&Event> =
             events.iter().filter(|event| Some(event.name.as_str()) == class.name()).collect();
         assert_eq!(records.len(), own.len() + 1);
         for (record, event) in records[1..].iter().zip(own) {
-            assert_eq!(record[..7], common(event, stream.id()));
+            assert_eq!(record[..7], common_cells(event, stream.id()));
             let scopes = [&event.stream_context, &event.event_context, &event.fields];
             let values: Vec<(String, Value)> =
-                scopes.into_iter().flat_map(|scope| members(scope.as_ref())).collect();
+                scopes.into_iter().flat_map(|scope| struct_members(scope.as_ref())).collect();
             assert_eq!(record.len(), 7 + values.len(), "{record:?}");
             for ((cell, column), (name, value)) in record[7..].iter().zip(&columns).zip(&values) {
                 assert!(column == name || column.ends_with(&format!(".{name}")), "{column}");
@@ -306,7 +308,7 @@ fn structures_and_variants_have_their_form() {
     check_json(&trace, &bytes, &read.events);
     check_csv(&trace, &bytes, &read.events);
     check_columns(&trace, &bytes, &read.events);
-    let json = lines(Json::new(messages()), &trace, &bytes, |_| true);
+    let json = encode_lines(Json::new(pretty_format()), &trace, &bytes, |_| true);
     assert_eq!(
         json[0],
         "{\"time\":null,\"timestamp\":null,\"name\":\"nested, \\\"event\\\"\",\
@@ -336,7 +338,8 @@ event { name = "e"; loglevel = 1234; fields := struct { u8 a; u8 _a; u8 __a; u8 
 fn names_that_differ_in_an_underscore_alone_stay_apart() {
     let trace = Trace::parse(UNDERSCORES.as_bytes()).expect("metadata");
     let bytes = [&[0xc1, 0x1f, 0xfc, 0xc1, 8 * 13, 0, 0, 0][..], &[1, 2, 3, 4, 5]].concat();
-    let [line] = &lines(Json::with_traces(messages()), &trace, &bytes, |_| true)[..] else {
+    let [line] = &encode_lines(Json::with_traces(pretty_format()), &trace, &bytes, |_| true)[..]
+    else {
         panic!("one event");
     };
     let start =
@@ -368,7 +371,7 @@ fn names_of_ctf_2_are_shown_as_they_are() {
     ];
     let metadata: String = fragments.iter().map(|text| format!("\u{1e}{text}\n")).collect();
     let trace = Trace::parse(metadata.as_bytes()).expect("metadata");
-    let [line] = &lines(Json::new(messages()), &trace, &[1, 2, 3], |_| true)[..] else {
+    let [line] = &encode_lines(Json::new(pretty_format()), &trace, &[1, 2, 3], |_| true)[..] else {
         panic!("one event");
     };
     assert!(line.ends_with("{\"x\":1,\"_x\":2,\"__x\":3}}\n"), "{line}");

@@ -8,27 +8,30 @@ mod support;
 
 use std::sync::Arc;
 
-use support::{Folder, Made, START_NS, StreamWriter, babeltrace, description, event};
+use support::{
+    Folder, START_NS, StreamWriter, TestTrace, event_description, run_babeltrace, trace_description,
+};
 use trackway_ctf::read::{StreamDecoder, Trace, Window};
 use trackway_ctf::write::{
-    Contexts, Meaning, Names, declared_type, event_declaration_meaning, metadata_preamble,
+    Contexts, Meaning, ValueNames, event_declaration_meaning, metadata_preamble,
+    parse_declared_type_name,
 };
 use trackway_render::{
     Csv, EventEncoder, Json, Line, LineFormat, Pretty, PrettyOptions, Stamp, Symbolic, TraceName,
-    utc,
+    utc_date_time,
 };
 use trackway_schema::{EventDescription, FieldKind, Label, Scalar};
 
-fn table(names: &[(&str, u64)]) -> Vec<(String, u64)> {
+fn owned_names(names: &[(&str, u64)]) -> Vec<(String, u64)> {
     names.iter().map(|&(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// Returns the flags of open(2), some of which are parts of others.
 fn open_flags() -> Meaning {
-    Meaning::Names(Arc::new(Names {
+    Meaning::Names(Arc::new(ValueNames {
         choice_mask: 3,
-        choices: table(&[("O_RDONLY", 0), ("O_WRONLY", 1), ("O_RDWR", 2)]),
-        flags: table(&[
+        choices: owned_names(&[("O_RDONLY", 0), ("O_WRONLY", 1), ("O_RDWR", 2)]),
+        flags: owned_names(&[
             ("O_CREAT", 0o100),
             ("O_SYNC", 0o4010000),
             ("O_DSYNC", 0o10000),
@@ -40,29 +43,29 @@ fn open_flags() -> Meaning {
     }))
 }
 
-fn result(is_address: bool) -> Meaning {
-    let errors = table(&[("ENOENT", 2), ("EACCES", 13)]);
-    let errors = Names { choice_mask: u64::MAX, choices: errors, ..Names::default() };
+fn result_meaning(is_address: bool) -> Meaning {
+    let errors = owned_names(&[("ENOENT", 2), ("EACCES", 13)]);
+    let errors = ValueNames { choice_mask: u64::MAX, choices: errors, ..ValueNames::default() };
     Meaning::Result { errors: Arc::new(errors), is_address }
 }
 
 /// Returns the states of a scheduler event: a name of no bit, a name of the value 0, and a name of
 /// the highest bit.
-fn states() -> Meaning {
-    let flags = table(&[("S", 1), ("a, \"b\" */", 2), ("top", 1 << 63), ("R", 0)]);
-    Meaning::Names(Arc::new(Names { flags, ..Names::default() }))
+fn states_meaning() -> Meaning {
+    let flags = owned_names(&[("S", 1), ("a, \"b\" */", 2), ("top", 1 << 63), ("R", 0)]);
+    Meaning::Names(Arc::new(ValueNames { flags, ..ValueNames::default() }))
 }
 
 /// An event with what its fields stand for.
 type MeaningCase = (EventDescription, Vec<Option<Meaning>>);
 
-fn of_kernel(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
-    EventDescription { provider: String::new(), ..event(name, fields) }
+fn kernel_event(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
+    EventDescription { provider: String::new(), ..event_description(name, fields) }
 }
 
-fn events() -> Vec<MeaningCase> {
+fn event_cases() -> Vec<MeaningCase> {
     let scalar = FieldKind::Scalar;
-    let entry = of_kernel(
+    let entry = kernel_event(
         "syscall_entry_openat",
         vec![
             ("dfd", scalar(Scalar::I32)),
@@ -72,20 +75,20 @@ fn events() -> Vec<MeaningCase> {
         ],
     );
     let meanings = vec![Some(Meaning::Folder), None, Some(open_flags()), Some(Meaning::Octal)];
-    let exit = of_kernel("syscall_exit_openat", vec![("ret", scalar(Scalar::I64))]);
-    let read = of_kernel(
+    let exit = kernel_event("syscall_exit_openat", vec![("ret", scalar(Scalar::I64))]);
+    let read = kernel_event(
         "syscall_exit_mmap",
         vec![("ret", scalar(Scalar::I64)), ("buf", FieldKind::Sequence(Scalar::U8))],
     );
-    let other = of_kernel(
+    let other = kernel_event(
         "sched_switch",
         vec![("prev_state", scalar(Scalar::I64)), ("dev", scalar(Scalar::U32))],
     );
-    let asked = of_kernel(
+    let asked = kernel_event(
         "syscall_entry_pipe2",
         vec![("flags", scalar(Scalar::I32)), ("incomplete", scalar(Scalar::X8))],
     );
-    let answered = of_kernel(
+    let answered = kernel_event(
         "syscall_exit_pipe2",
         vec![
             ("ret", scalar(Scalar::I64)),
@@ -95,23 +98,27 @@ fn events() -> Vec<MeaningCase> {
     );
     vec![
         (entry, meanings),
-        (exit, vec![Some(result(false))]),
-        (read, vec![Some(result(true)), None]),
-        (other, vec![Some(states()), Some(Meaning::Device)]),
+        (exit, vec![Some(result_meaning(false))]),
+        (read, vec![Some(result_meaning(true)), None]),
+        (other, vec![Some(states_meaning()), Some(Meaning::Device)]),
         (asked, vec![None, None]),
-        (answered, vec![Some(result(false)), None, None]),
+        (answered, vec![Some(result_meaning(false)), None, None]),
     ]
     .into_iter()
     .chain(events_with_pointers())
     .collect()
 }
 
-fn plain_names(names: &[(&str, u64)]) -> Arc<Names> {
-    Arc::new(Names { choice_mask: u64::MAX, choices: table(names), ..Names::default() })
+fn plain_names(names: &[(&str, u64)]) -> Arc<ValueNames> {
+    Arc::new(ValueNames {
+        choice_mask: u64::MAX,
+        choices: owned_names(names),
+        ..ValueNames::default()
+    })
 }
 
-fn flags(names: &[(&str, u64)]) -> Meaning {
-    Meaning::Names(Arc::new(Names { flags: table(names), ..Names::default() }))
+fn flags_meaning(names: &[(&str, u64)]) -> Meaning {
+    Meaning::Names(Arc::new(ValueNames { flags: owned_names(names), ..ValueNames::default() }))
 }
 
 /// Calls with what stands behind their arguments, and one event with addresses: a long table.
@@ -150,13 +157,17 @@ fn events_with_pointers() -> Vec<MeaningCase> {
     accept.extend(socket("sport"));
     let option =
         plain_names(&[("SO_DEBUG", 1 << 32 | 1), ("TCP_NODELAY", 6 << 32 | 1), ("NO", 6 << 32)]);
-    let poll = flags(&[("POLLIN", 1), ("POLLPRI", 2)]);
-    let own = Names { flags: table(&[("P", 1 << 20)]), hidden: !(1 << 20), ..Names::default() };
+    let poll = flags_meaning(&[("POLLIN", 1), ("POLLPRI", 2)]);
+    let own = ValueNames {
+        flags: owned_names(&[("P", 1 << 20)]),
+        hidden: !(1 << 20),
+        ..ValueNames::default()
+    };
     vec![
-        (of_kernel("syscall_entry_connect", connect), vec![null(), family()]),
-        (of_kernel("syscall_exit_accept", accept), vec![Some(result(false)), family()]),
+        (kernel_event("syscall_entry_connect", connect), vec![null(), family()]),
+        (kernel_event("syscall_exit_accept", accept), vec![Some(result_meaning(false)), family()]),
         (
-            of_kernel(
+            kernel_event(
                 "syscall_entry_poll",
                 vec![
                     ("ufds", scalar(Scalar::X64)),
@@ -168,7 +179,7 @@ fn events_with_pointers() -> Vec<MeaningCase> {
             vec![null(), None, Some(poll), None],
         ),
         (
-            of_kernel(
+            kernel_event(
                 "syscall_entry_rt_sigaction",
                 vec![
                     ("act", scalar(Scalar::X64)),
@@ -181,7 +192,7 @@ fn events_with_pointers() -> Vec<MeaningCase> {
             vec![null(), handler, Some(Meaning::Signals(signals())), null(), None],
         ),
         (
-            of_kernel(
+            kernel_event(
                 "syscall_entry_setsockopt",
                 vec![
                     ("level", scalar(Scalar::I32)),
@@ -193,7 +204,7 @@ fn events_with_pointers() -> Vec<MeaningCase> {
             vec![None, Some(Meaning::NamesBehind(option)), null(), None],
         ),
         (
-            of_kernel(
+            kernel_event(
                 "syscall_exit_wait4",
                 vec![
                     ("ret", scalar(Scalar::I64)),
@@ -203,18 +214,18 @@ fn events_with_pointers() -> Vec<MeaningCase> {
                 ],
             ),
             vec![
-                Some(result(false)),
+                Some(result_meaning(false)),
                 Some(Meaning::Status(signals())),
-                Some(Meaning::Mode(Arc::new(Names {
+                Some(Meaning::Mode(Arc::new(ValueNames {
                     choice_mask: 0o170_000,
-                    choices: table(&[("S_IFREG", 0o100_000)]),
-                    ..Names::default()
+                    choices: owned_names(&[("S_IFREG", 0o100_000)]),
+                    ..ValueNames::default()
                 }))),
                 None,
             ],
         ),
         (
-            of_kernel(
+            kernel_event(
                 "made_up",
                 vec![
                     ("saddr", array(Scalar::X8, 4)),
@@ -234,13 +245,13 @@ fn events_with_pointers() -> Vec<MeaningCase> {
                 Some(Meaning::Names(Arc::new(own))),
             ],
         ),
-        (of_kernel("syscall_entry_bind", bind), vec![null(), None]),
-        (of_kernel("syscall_exit_getsockname", named), vec![Some(result(false)), None]),
+        (kernel_event("syscall_entry_bind", bind), vec![null(), None]),
+        (kernel_event("syscall_exit_getsockname", named), vec![Some(result_meaning(false)), None]),
     ]
 }
 
 /// Returns the parts of a socket's address in the recorder's order.
-fn socket(family: u16, port: u16, v4: &[u8], v6: &[u8], path: &[u8]) -> Vec<u8> {
+fn encode_socket_address(family: u16, port: u16, v4: &[u8], v6: &[u8], path: &[u8]) -> Vec<u8> {
     let sequence = |bytes: &[u8]| [&(bytes.len() as u32).to_le_bytes(), bytes].concat();
     let paths = u32::from(!path.is_empty()).to_le_bytes();
     let mut body = [family.to_le_bytes(), port.to_le_bytes()].concat();
@@ -291,34 +302,38 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
     vec![
         (
             6,
-            connect(64, socket(2, 80, &LOCAL, &[], b""), 0),
+            connect(64, encode_socket_address(2, 80, &LOCAL, &[], b""), 0),
             "connect({AF_INET, 127.0.0.1:80}, 16)",
         ),
         (
             6,
-            connect(64, socket(10, 443, &[], &v6, b""), 0),
+            connect(64, encode_socket_address(10, 443, &[], &v6, b""), 0),
             "connect({AF_INET6, [2001::ff]:443}, 16)",
         ),
         (
             6,
-            connect(64, socket(1, 0, &[], &[], b"/run/a \"b\"\0"), 0),
+            connect(64, encode_socket_address(1, 0, &[], &[], b"/run/a \"b\"\0"), 0),
             r#"connect({AF_UNIX, "/run/a \"b\""}, 16)"#,
         ),
         (
             6,
-            connect(64, socket(1, 0, &[], &[], b"@hidden\0"), 0),
+            connect(64, encode_socket_address(1, 0, &[], &[], b"@hidden\0"), 0),
             r#"connect({AF_UNIX, "@hidden"}, 16)"#,
         ),
-        (6, connect(64, socket(16, 0, &[], &[], b""), 0), "connect({16}, 16)"),
-        (6, connect(0, socket(0, 0, &[], &[], b""), 0), "connect(NULL, 16)"),
-        (6, connect(64, socket(0, 0, &[], &[], b""), 1), "connect(0x40, 16), { incomplete = 0x1 }"),
+        (6, connect(64, encode_socket_address(16, 0, &[], &[], b""), 0), "connect({16}, 16)"),
+        (6, connect(0, encode_socket_address(0, 0, &[], &[], b""), 0), "connect(NULL, 16)"),
+        (
+            6,
+            connect(64, encode_socket_address(0, 0, &[], &[], b""), 1),
+            "connect(0x40, 16), { incomplete = 0x1 }",
+        ),
         (
             7,
-            accept(3, socket(2, 80, &LOCAL, &[], b"")),
+            accept(3, encode_socket_address(2, 80, &LOCAL, &[], b"")),
             "accept = 3, { address = {AF_INET, 127.0.0.1:80} }",
         ),
-        (7, accept(-13, socket(2, 80, &LOCAL, &[], b"")), "accept = -13 (EACCES)"),
-        (7, accept(3, socket(0, 0, &[], &[], b"")), "accept = 3"),
+        (7, accept(-13, encode_socket_address(2, 80, &LOCAL, &[], b"")), "accept = -13 (EACCES)"),
+        (7, accept(3, encode_socket_address(0, 0, &[], &[], b"")), "accept = 3"),
         (
             8,
             poll(64, &[(3, 1), (-1, 0x13)]),
@@ -380,27 +395,32 @@ fn records_with_pointers() -> Vec<(u32, Vec<u8>, &'static str)> {
             "{ saddr = 127.0.0.1, saddr_v6 = 2001::ff, peer = [2001::ff]:443, \
              mac = 02:00:5e:10:00:ff, uuid = 00010203-0405-0607-0809-0a0b0c0d0e0f, flags = 0 }",
         ),
-        (13, connect(64, socket(2, 80, &LOCAL, &[], b""), 0), "bind({AF_INET, 127.0.0.1:80}, 16)"),
-        (13, connect(64, socket(16, 0, &[], &[], b""), 0), "bind({16}, 16)"),
+        (
+            13,
+            connect(64, encode_socket_address(2, 80, &LOCAL, &[], b""), 0),
+            "bind({AF_INET, 127.0.0.1:80}, 16)",
+        ),
+        (13, connect(64, encode_socket_address(16, 0, &[], &[], b""), 0), "bind({16}, 16)"),
         (
             14,
-            accept(3, socket(2, 80, &LOCAL, &[], b"")),
+            accept(3, encode_socket_address(2, 80, &LOCAL, &[], b"")),
             "getsockname = 3, { address = {AF_INET, 127.0.0.1:80} }",
         ),
     ]
 }
 
 /// Each type once, before the first event that uses it.
-fn declare(text: &mut String, events: &[MeaningCase]) {
+fn push_declarations(text: &mut String, events: &[MeaningCase]) {
     let mut declared = std::collections::HashSet::new();
     for (id, (event, meanings)) in events.iter().enumerate() {
         for (field, meaning) in event.fields.iter().zip(meanings) {
-            let (Some(scalar), Some(meaning)) = (Meaning::scalar(&field.kind), meaning) else {
+            let (Some(scalar), Some(meaning)) = (Meaning::scalar_of_field(&field.kind), meaning)
+            else {
                 continue;
             };
             for declaration in meaning.declarations(scalar) {
                 assert_eq!(
-                    declared_type(declaration.text.lines().next().expect("a line")),
+                    parse_declared_type_name(declaration.text.lines().next().expect("a line")),
                     Some(&*declaration.name)
                 );
                 if declared.insert(declaration.name) {
@@ -412,7 +432,7 @@ fn declare(text: &mut String, events: &[MeaningCase]) {
     }
 }
 
-fn entry(dfd: i32, flags: u32, mode: u16) -> Vec<u8> {
+fn encode_openat_entry(dfd: i32, flags: u32, mode: u16) -> Vec<u8> {
     let mut body = dfd.to_le_bytes().to_vec();
     body.extend(b"/etc/hosts\0");
     body.extend(flags.to_le_bytes());
@@ -421,7 +441,7 @@ fn entry(dfd: i32, flags: u32, mode: u16) -> Vec<u8> {
 }
 
 /// Records, each with what its fields are shown as.
-fn records() -> Vec<(u32, Vec<u8>, &'static str)> {
+fn expected_records() -> Vec<(u32, Vec<u8>, &'static str)> {
     let exit = |ret: i64| ret.to_le_bytes().to_vec();
     let mmap = |ret: i64, bytes: &[u8]| {
         let length = (bytes.len() as u32).to_le_bytes();
@@ -429,16 +449,24 @@ fn records() -> Vec<(u32, Vec<u8>, &'static str)> {
     };
     let switch = |state: i64, dev: u32| [&state.to_le_bytes()[..], &dev.to_le_bytes()].concat();
     vec![
-        (0, entry(-100, 0o2000000, 0), r#"openat(AT_FDCWD, "/etc/hosts", O_RDONLY|O_CLOEXEC, 0)"#),
-        (0, entry(3, 0o4010102, 0o644), r#"openat(3, "/etc/hosts", O_RDWR|O_CREAT|O_SYNC, 0644)"#),
         (
             0,
-            entry(-1, 0o20210001, 0o7),
+            encode_openat_entry(-100, 0o2000000, 0),
+            r#"openat(AT_FDCWD, "/etc/hosts", O_RDONLY|O_CLOEXEC, 0)"#,
+        ),
+        (
+            0,
+            encode_openat_entry(3, 0o4010102, 0o644),
+            r#"openat(3, "/etc/hosts", O_RDWR|O_CREAT|O_SYNC, 0644)"#,
+        ),
+        (
+            0,
+            encode_openat_entry(-1, 0o20210001, 0o7),
             r#"openat(-1, "/etc/hosts", O_WRONLY|O_DSYNC|O_TMPFILE, 07)"#,
         ),
         (
             0,
-            entry(0, 0x4020_0003 | 0o200000, 0),
+            encode_openat_entry(0, 0x4020_0003 | 0o200000, 0),
             r#"openat(0, "/etc/hosts", O_DIRECTORY|0x40200003, 0)"#,
         ),
         (1, exit(3), "openat = 3"),
@@ -461,25 +489,25 @@ fn records() -> Vec<(u32, Vec<u8>, &'static str)> {
     .collect()
 }
 
-fn trace(with_meanings: bool) -> Made {
-    let mut metadata = metadata_preamble(&description(Contexts::default()));
-    let mut events = events();
+fn build_trace(with_meanings: bool) -> TestTrace {
+    let mut metadata = metadata_preamble(&trace_description(Contexts::default()));
+    let mut events = event_cases();
     if !with_meanings {
         events.iter_mut().for_each(|(_, meanings)| meanings.clear());
     }
-    declare(&mut metadata, &events);
+    push_declarations(&mut metadata, &events);
     let mut stream = StreamWriter::new(0);
     stream.begin(START_NS);
-    let records = records();
+    let records = expected_records();
     for (number, (id, body, _)) in (0..).zip(&records) {
         stream.record(*id, START_NS + number, body);
     }
     stream.end(START_NS + 1000, 0);
-    Made { metadata, streams: vec![stream], events: records.len() }
+    TestTrace { metadata, streams: vec![stream], events: records.len() }
 }
 
 /// The lines of all events.
-fn lines<F: LineFormat>(mut format: F, made: &Made) -> Vec<String> {
+fn encode_lines<F: LineFormat>(mut format: F, made: &TestTrace) -> Vec<String> {
     let trace = Trace::parse(made.metadata.as_bytes()).expect("metadata");
     let mut decoder = StreamDecoder::new(&trace);
     let bytes = &made.streams[0].bytes;
@@ -489,7 +517,7 @@ fn lines<F: LineFormat>(mut format: F, made: &Made) -> Vec<String> {
     drop(sink);
     let stream = decoder.class().expect("a stream class");
     let mut lines = Vec::new();
-    while let Some(body) = decoder.event(window).expect("a header") {
+    while let Some(body) = decoder.begin_event(window).expect("a header") {
         let header = body.header;
         let line = Line {
             stamp: header.time.map(|time| Stamp { time, clock: header.clock }),
@@ -500,21 +528,22 @@ fn lines<F: LineFormat>(mut format: F, made: &Made) -> Vec<String> {
             prefix: None,
         };
         let mut out = Vec::new();
-        format.event(&mut out, line, body).expect("a body");
+        format.push_event(&mut out, line, body).expect("a body");
         lines.push(String::from_utf8(out).expect("UTF-8"));
     }
     assert_eq!(lines.len(), made.events);
     lines
 }
 
-fn pretty() -> Pretty<impl trackway_render::Calendar> {
-    Pretty::new(PrettyOptions::default(), utc)
+fn pretty_format() -> Pretty<impl trackway_render::Calendar> {
+    Pretty::new(PrettyOptions::default(), utc_date_time)
 }
 
 #[test]
 fn values_are_shown_by_what_they_stand_for() {
-    for (line, (_, _, expected)) in
-        lines(Symbolic::new(pretty()), &trace(true)).iter().zip(records())
+    for (line, (_, _, expected)) in encode_lines(Symbolic::new(pretty_format()), &build_trace(true))
+        .iter()
+        .zip(expected_records())
     {
         let shown = line.trim_end().split_once("{ cpu_id = 0 }, ").expect("contexts").1;
         assert_eq!(shown, expected, "{line}");
@@ -523,8 +552,8 @@ fn values_are_shown_by_what_they_stand_for() {
 
 #[test]
 fn json_and_csv_have_names_beside_values_when_asked() {
-    let made = trace(true);
-    let json = lines(Json::new(pretty()).symbolic(true), &made);
+    let made = build_trace(true);
+    let json = encode_lines(Json::new(pretty_format()).symbolic(true), &made);
     let fields = |line: usize| -> serde_json::Value {
         let parsed: serde_json::Value = serde_json::from_str(&json[line]).expect("JSON");
         parsed["fields"].clone()
@@ -550,11 +579,11 @@ fn json_and_csv_have_names_beside_values_when_asked() {
     let action = of("entry_rt_sigaction");
     assert_eq!(action["act_sa_mask"]["labels"], serde_json::json!(["SIGINT", "SIGRT_3"]));
     assert_eq!((&action["act"], &action["act_sa_handler"]), (&64.into(), &1.into()));
-    let csv = lines(Csv::new(pretty()).symbolic(true), &made);
+    let csv = encode_lines(Csv::new(pretty_format()).symbolic(true), &made);
     let flags = r#"""flags"":{""value"":524288,""labels"":[""O_RDONLY"",""O_CLOEXEC""]}"#;
     assert!(csv[0].contains(flags), "{}", csv[0]);
     let columns = ["dfd", "filename", "flags", "mode"].map(str::to_owned).to_vec();
-    let csv = lines(Csv::with_columns(pretty(), columns).symbolic(true), &made);
+    let csv = encode_lines(Csv::with_columns(pretty_format(), columns).symbolic(true), &made);
     assert!(csv[0].ends_with(",AT_FDCWD,/etc/hosts,O_RDONLY|O_CLOEXEC,0\n"), "{}", csv[0]);
     assert!(csv.iter().any(|line| line.ends_with(",6,TCP_NODELAY,NULL,0\n")), "{csv:?}");
 }
@@ -562,15 +591,21 @@ fn json_and_csv_have_names_beside_values_when_asked() {
 /// Output without the option, and babeltrace2's output, are the same as without meanings.
 #[test]
 fn nothing_else_changes() {
-    let (with, without) = (trace(true), trace(false));
+    let (with, without) = (build_trace(true), build_trace(false));
     assert!(with.metadata.len() > without.metadata.len());
-    let plain = lines(pretty(), &with);
-    assert_eq!(plain, lines(pretty(), &without));
-    assert_eq!(lines(Json::new(pretty()), &with), lines(Json::new(pretty()), &without));
-    assert_eq!(lines(Csv::new(pretty()), &with), lines(Csv::new(pretty()), &without));
+    let plain = encode_lines(pretty_format(), &with);
+    assert_eq!(plain, encode_lines(pretty_format(), &without));
+    assert_eq!(
+        encode_lines(Json::new(pretty_format()), &with),
+        encode_lines(Json::new(pretty_format()), &without)
+    );
+    assert_eq!(
+        encode_lines(Csv::new(pretty_format()), &with),
+        encode_lines(Csv::new(pretty_format()), &without)
+    );
     let folder = Folder::new("meaning");
     with.save(&folder);
-    let Some((theirs, talk)) = babeltrace(&folder.0) else { return };
+    let Some((theirs, talk)) = run_babeltrace(&folder.0) else { return };
     assert_eq!(talk, "");
     let theirs = String::from_utf8(theirs).expect("UTF-8");
     let payload = |line: &str| line.split_once("{ cpu_id = 0 }, ").expect("contexts").1.to_owned();
@@ -582,7 +617,7 @@ fn nothing_else_changes() {
 /// Damaged bytes and members in any order lead to text or an error, never to a panic.
 #[test]
 fn damaged_records_are_shown_as_far_as_they_can_be_read() {
-    let made = trace(true);
+    let made = build_trace(true);
     let renamed = made.metadata.replace("addrlen;", "family_1;").replace("oact;", "act_oact;");
     let mut shown = 0;
     for metadata in [&made.metadata, &renamed] {
@@ -592,14 +627,14 @@ fn damaged_records_are_shown_as_far_as_they_can_be_read() {
             bytes[at] ^= 0xff;
             let mut decoder = StreamDecoder::new(&trace);
             let window = Window::whole(&bytes);
-            let mut format = Symbolic::new(pretty());
+            let mut format = Symbolic::new(pretty_format());
             let mut packet_prefix = Vec::new();
             let mut sink = format.packet_sink(&mut packet_prefix);
             if decoder.begin_packet(window, bytes.len() as u64, &mut sink, |_| {}).is_err() {
                 continue;
             }
             drop(sink);
-            while let Ok(Some(body)) = decoder.event(window) {
+            while let Ok(Some(body)) = decoder.begin_event(window) {
                 let line = Line {
                     stamp: None,
                     previous: None,
@@ -609,7 +644,7 @@ fn damaged_records_are_shown_as_far_as_they_can_be_read() {
                     prefix: None,
                 };
                 let mut out = Vec::new();
-                if format.event(&mut out, line, body).is_err() {
+                if format.push_event(&mut out, line, body).is_err() {
                     break;
                 }
                 shown += out.len();
@@ -622,9 +657,10 @@ fn damaged_records_are_shown_as_far_as_they_can_be_read() {
 /// Names of types that lead nowhere are names of types.
 #[test]
 fn what_is_no_table_is_no_meaning() {
-    let made = trace(true);
-    let shown =
-        |metadata: String| lines(Symbolic::new(pretty()), &Made { metadata, ..trace(true) });
+    let made = build_trace(true);
+    let shown = |metadata: String| {
+        encode_lines(Symbolic::new(pretty_format()), &TestTrace { metadata, ..build_trace(true) })
+    };
     let folder = "typealias integer { size = 32; align = 8; signed = 1; } := trackway_folder_i32;";
     let folders = format!(" := trackway_folders_i32;\n{folder}");
     for (from, to, expected) in [

@@ -147,7 +147,7 @@ impl Region<'_> {
     /// writer of a switch counts when it plans, the reader when it looks. Packets carry the
     /// highest so far. Of a flight recorder, a piece and any [`Damage`] mean something only if
     /// the sub-buffer is [`Self::still_valid`] afterwards.
-    pub fn piece(
+    pub fn next_piece(
         &self,
         memory: &impl Memory,
         from: &Drained,

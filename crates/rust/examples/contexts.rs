@@ -10,29 +10,29 @@ trackway::context!(static USER: str = myapp, user);
 trackway::context!(static LOAD: f32 = myapp, load);
 trackway::context!(static DELTA: i8 = myapp, delta);
 
-fn step(number: u32) {
+fn record_step(number: u32) {
     trackway::event!(myapp, step, INFO, number = number);
 }
 
 fn main() {
-    step(0);
+    record_step(0);
     {
         let _request = REQUEST_ID.enter(7);
-        step(1);
+        record_step(1);
         {
             let _other = REQUEST_ID.enter(8);
             let _user = USER.enter("alice");
-            step(2);
+            record_step(2);
         }
-        step(3);
-        thread::spawn(|| step(4)).join().expect("it ends");
+        record_step(3);
+        thread::spawn(|| record_step(4)).join().expect("it ends");
     }
-    step(5);
+    record_step(5);
     LOAD.set(0.5);
     DELTA.set(-1);
     USER.set("01234567890123456789012345678901");
-    step(6);
+    record_step(6);
     LOAD.clear();
     USER.set("ends here\0, not there");
-    step(7);
+    record_step(7);
 }

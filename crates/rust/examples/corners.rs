@@ -10,7 +10,7 @@ use std::thread;
 use tracing::field::Empty;
 use tracing::{info, info_span};
 
-fn loads() {
+fn record_late_values() {
     for number in 0..10_u64 {
         let span = info_span!("load", first = Empty, second = Empty);
         tracing::record_all!(span, second = number, first = "a value");
@@ -32,7 +32,7 @@ thread_local! {
     static SPANS: RefCell<SpanStore> = const { RefCell::new(SpanStore(Vec::new())) };
 }
 
-fn ends() {
+fn hold_spans_until_thread_end() {
     let hold = || SPANS.with_borrow_mut(|held| held.0.push(info_span!("held")));
     for _ in 0..10 {
         thread::spawn(hold).join().expect("it ends");
@@ -40,9 +40,9 @@ fn ends() {
 }
 
 /// Trusts its writer, as a `String` never fails.
-struct Long;
+struct LongText;
 
-impl Display for Long {
+impl Display for LongText {
     fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         for number in 0..2000 {
             formatter.write_fmt(format_args!("{number} ")).expect("a write to memory");
@@ -53,7 +53,7 @@ impl Display for Long {
 
 fn main() {
     tracing::subscriber::set_global_default(trackway::subscriber()).expect("no other subscriber");
-    loads();
-    ends();
-    info!(name: "long", value = %Long);
+    record_late_values();
+    hold_spans_until_thread_end();
+    info!(name: "long", value = %LongText);
 }

@@ -11,13 +11,13 @@ const CHILDREN: usize = 20;
 const SPANS_OF_ROUND: usize = 1000;
 
 /// Makes a span for each allocation, without any guard: what is done for a span allocates nothing.
-struct Spans;
+struct SpanAllocator;
 
 /// Not before there is a subscriber: `tracing` locks, and allocates, while it gets one.
 static IS_TRACED: AtomicBool = AtomicBool::new(false);
 
 // SAFETY: it is the system's allocator.
-unsafe impl GlobalAlloc for Spans {
+unsafe impl GlobalAlloc for SpanAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_TRACED.load(Ordering::Relaxed) {
             drop(tracing::info_span!("allocation", bytes = layout.size() as u64));
@@ -33,9 +33,9 @@ unsafe impl GlobalAlloc for Spans {
 }
 
 #[global_allocator]
-static ALLOCATOR: Spans = Spans;
+static ALLOCATOR: SpanAllocator = SpanAllocator;
 
-fn round() {
+fn make_spans() {
     let spans: Vec<_> =
         (0..SPANS_OF_ROUND).map(|number| tracing::info_span!("work", number)).collect();
     drop(spans);
@@ -49,7 +49,7 @@ fn main() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 while !is_over.load(Ordering::Relaxed) {
-                    round();
+                    make_spans();
                 }
             });
         }
@@ -58,7 +58,7 @@ fn main() {
             // that) and exits.
             match unsafe { libc::fork() } {
                 0 => {
-                    round();
+                    make_spans();
                     // SAFETY: ends the child here.
                     unsafe { libc::_exit(0) };
                 }

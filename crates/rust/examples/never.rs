@@ -11,14 +11,14 @@ trackway::enumeration! {
     }
 }
 
-fn phase() -> Option<Phase> {
+fn no_phase() -> Option<Phase> {
     None
 }
 
 fn main() {
     trackway::event!(never, before, INFO, number = 1_u8);
     if std::env::args().len() > 1 {
-        trackway::event!(never, happens, INFO, phase = phase().expect("a phase"));
+        trackway::event!(never, happens, INFO, phase = no_phase().expect("a phase"));
     }
     trackway::event!(never, after, INFO, number = 2_u8);
 }

@@ -17,7 +17,7 @@ fn handle(path: &str, tries: u32) -> u16 {
     200
 }
 
-fn load(file: &str) {
+fn load_config(file: &str) {
     let span = info_span!("load", file, status = tracing::field::Empty);
     let _entered = span.enter();
     info_span!("parse").in_scope(|| debug!(config = ?Config { threads: 4 }, "loaded"));
@@ -25,7 +25,7 @@ fn load(file: &str) {
 }
 
 /// The same callsite with values of different types.
-fn varies() {
+fn record_varying_types() {
     for number in 0..4_u32 {
         let even: &dyn tracing::Value = if number % 2 == 0 { &number } else { &"odd" };
         info!(name: "varies", number = even);
@@ -34,7 +34,7 @@ fn varies() {
 
 /// A span that ends while it is entered, because the guard is forgotten: what follows is in no
 /// span, and not in the one that comes in its place.
-fn forgotten() {
+fn forget_span_guard() {
     let span = info_span!("forgotten");
     std::mem::forget(span.enter());
     drop(span);
@@ -42,7 +42,7 @@ fn forgotten() {
     info!(name: "afterwards", number = 1);
 }
 
-async fn waits() {
+async fn fail_request() {
     error!(error = std::io::Error::other("no luck").to_string(), code = 5);
 }
 
@@ -62,11 +62,11 @@ fn main() {
 
     handle("/index.html", 1);
     handle("/logo.png", 2);
-    load("myapp.conf");
-    varies();
+    load_config("myapp.conf");
+    record_varying_types();
     let future =
-        std::pin::pin!(waits().instrument(info_span!(parent: None, "request", id = 9_u64)));
+        std::pin::pin!(fail_request().instrument(info_span!(parent: None, "request", id = 9_u64)));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let _ = future.poll(&mut context);
-    std::thread::spawn(forgotten).join().expect("it ends");
+    std::thread::spawn(forget_span_guard).join().expect("it ends");
 }

@@ -3,7 +3,7 @@
 
 use tracing::{info, info_span};
 
-fn work(as_user: u32) {
+fn record_as_user(as_user: u32) {
     for number in 0..10_u32 {
         let span = info_span!(target: "life", "work", as_user);
         let _entered = span.enter();
@@ -18,8 +18,8 @@ fn main() {
     const OTHER_USER: libc::uid_t = 65534;
     tracing::subscriber::set_global_default(trackway::subscriber()).expect("no other subscriber");
     // A thread, so that this is a program with threads.
-    std::thread::spawn(|| work(0)).join().expect("a thread");
+    std::thread::spawn(|| record_as_user(0)).join().expect("a thread");
     // SAFETY: it changes who may do what, and no memory of ours.
     assert_eq!(unsafe { libc::setuid(OTHER_USER) }, 0, "only root can become another user");
-    work(OTHER_USER);
+    record_as_user(OTHER_USER);
 }

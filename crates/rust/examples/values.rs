@@ -31,7 +31,7 @@ trackway::enumeration! {
     }
 }
 
-fn numbers() {
+fn record_numbers() {
     trackway::event!(
         values,
         integers,
@@ -84,7 +84,7 @@ trackway::enumeration! {
     }
 }
 
-fn strings() {
+fn record_strings() {
     let owned = String::from("owned");
     trackway::event!(
         values,
@@ -106,7 +106,7 @@ fn strings() {
     drop(owned);
 }
 
-fn many() {
+fn record_sequences() {
     let mut vector = vec![1_u16, 2, 3];
     trackway::event!(
         values,
@@ -122,48 +122,48 @@ fn many() {
 }
 
 /// Values that do not fit share the room: short ones are whole, long ones are cut, at a character.
-fn too_long() {
+fn record_too_long() {
     let long = "ä".repeat(3000);
     trackway::event!(values, cut, INFO, first = long, short = "short", second = [7_u32; 600][..]);
 }
 
 /// Types that only the caller knows.
-fn generic<T: trackway::Value, const N: usize>(value: T) {
+fn record_generic<T: trackway::Value, const N: usize>(value: T) {
     trackway::event!(values, generic, INFO, value = value, n = N);
 }
 
 #[inline(always)]
-fn inlined(place: &str) {
+fn record_inlined(place: &str) {
     trackway::event!(values, inlined, INFO, place = place);
 }
 
-fn fallible(number: Option<u32>) -> Option<u32> {
+fn record_fallible(number: Option<u32>) -> Option<u32> {
     trackway::event!(values, fallible, INFO, number = number?);
     Some(1)
 }
 
 /// A value is borrowed while the next one is waited for: the future goes to any thread all the
 /// same.
-async fn waits(what: &str, number: u32) {
+async fn record_after_await(what: &str, number: u32) {
     trackway::event!(values, waits, INFO, what = what, number = async { number + 1 }.await);
 }
 
-fn sent<F: Future + Send>(future: F) -> F {
+fn require_send<F: Future + Send>(future: F) -> F {
     future
 }
 
 fn main() {
-    numbers();
-    strings();
-    many();
-    too_long();
-    generic::<_, 3>(1_u8);
-    generic::<_, 4>("text");
-    inlined("here");
-    inlined("there");
-    let _ = (fallible(Some(5)), fallible(None));
+    record_numbers();
+    record_strings();
+    record_sequences();
+    record_too_long();
+    record_generic::<_, 3>(1_u8);
+    record_generic::<_, 4>("text");
+    record_inlined("here");
+    record_inlined("there");
+    let _ = (record_fallible(Some(5)), record_fallible(None));
     let mut context = Context::from_waker(Waker::noop());
-    let _ = pin!(sent(waits("all", 8))).poll(&mut context);
+    let _ = pin!(require_send(record_after_await("all", 8))).poll(&mut context);
     let closure = |number: u32| trackway::event!(values, closure, WARNING, number = number);
     closure(9);
     {

@@ -31,7 +31,7 @@ const ELLIPSIS: [u8; 3] = *"…".as_bytes().first_chunk().expect("three bytes");
 /// Grants every span what it wants, if there is room; else shares it and sets [`CUT`] in `cut`.
 /// Returns the sum of what it grants, at most `room`.
 #[inline(always)]
-pub(crate) fn grant(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
+pub(crate) fn grant_bytes(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
     let mut sum = 0;
     for span in &mut *spans {
         span.granted = span.wanted;
@@ -41,7 +41,7 @@ pub(crate) fn grant(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
         return sum;
     }
     *cut = CUT;
-    share(spans, room);
+    share_bytes(spans, room);
     room
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn grant(spans: &mut [Span], room: usize, cut: &mut usize) -> usize {
 /// that are cut all get the same.
 #[cold]
 #[inline(never)]
-fn share(spans: &mut [Span], room: usize) {
+fn share_bytes(spans: &mut [Span], room: usize) {
     const OPEN: usize = usize::MAX;
     let (mut left, mut open) = (room, spans.len());
     spans.iter_mut().for_each(|span| span.granted = OPEN);

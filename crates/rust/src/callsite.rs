@@ -8,7 +8,8 @@
 //! All that is shared are pointers, each of which is null until it is exchanged, once, for a value
 //! that is complete by then and stays for ever. The second thread finds the first one's, and gives
 //! up its own. So no thread waits for another, wherever one is stopped: in a fork's child, too, in
-//! which the threads that were describing are no more. And nothing is allocated but by [`keep`].
+//! which the threads that were describing are no more. And nothing is allocated but by
+//! [`allocate_value`].
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use core::{fmt, ptr};
@@ -20,13 +21,13 @@ use tracing_core::{Level, Metadata};
 use crate::event::Event;
 use crate::level;
 use crate::payload::{Buffer, Stage};
-use crate::runtime::{self, Code, discard, keep};
+use crate::runtime::{self, Code, allocate_value, free_value};
 use crate::stage::FIELDS_MAX;
 
 /// Most sets of types that one callsite may have; what comes with others is not recorded.
 const VARIANTS_MAX: usize = 16;
 /// Suffix of the name of a span's end.
-const END: &str = "_end";
+const END_SUFFIX: &str = "_end";
 /// Lists of callsites, by the hash of their addresses. A power of two.
 const BUCKETS: usize = 1024;
 
@@ -51,7 +52,7 @@ struct Variants {
 
 /// The description of a name that has one, once it is made.
 #[derive(Debug)]
-struct One(AtomicPtr<Event>);
+struct LazyEvent(AtomicPtr<Event>);
 
 /// A callsite. It is never freed, as `tracing`'s own are not.
 #[derive(Debug)]
@@ -62,9 +63,9 @@ pub(crate) struct Callsite {
     main: Variants,
     /// Fields that a span is given later.
     record: Variants,
-    end: One,
-    enter: One,
-    exit: One,
+    end: LazyEvent,
+    enter: LazyEvent,
+    exit: LazyEvent,
     /// True if there is, or soon will be, a description of `record`, `enter` or `exit`.
     has_more: AtomicBool,
 }
@@ -74,7 +75,7 @@ static CALLSITES: [AtomicPtr<Callsite>; BUCKETS] =
 
 /// The leading fields of a callsite's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Head {
+enum LeadingFields {
     /// An event's: the span that it is in, or 0.
     Event,
     /// A span's beginning: its id, its parent's or 0.
@@ -83,7 +84,7 @@ enum Head {
     Span,
 }
 
-impl Head {
+impl LeadingFields {
     const fn names(self) -> &'static [&'static str] {
         match self {
             Self::Event | Self::Span => &["span_id"],
@@ -92,7 +93,7 @@ impl Head {
     }
 }
 
-impl One {
+impl LazyEvent {
     const fn new() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
@@ -166,7 +167,7 @@ impl Variants {
         &self,
         metadata: &'static Metadata<'static>,
         suffix: &str,
-        head: Head,
+        head: LeadingFields,
         signature: Signature,
     ) -> Option<&'static Event> {
         let mut made: *mut Variant = ptr::null_mut();
@@ -175,9 +176,9 @@ impl Variants {
         for _ in 0..VARIANTS_MAX {
             if Variant::at(place).is_none() {
                 if made.is_null() {
-                    let event = describe(metadata, suffix, head, signature)?;
+                    let event = describe_event(metadata, suffix, head, signature)?;
                     let next = AtomicPtr::new(ptr::null_mut());
-                    made = keep(Variant { signature, event, next })?;
+                    made = allocate_value(Variant { signature, event, next })?;
                 }
                 // ORDERING: Release publishes the variant; see `Variant::at`, by which another's
                 // is read, too.
@@ -198,7 +199,7 @@ impl Variants {
         }
         if !made.is_null() {
             // SAFETY: no other code has seen it. (Its event stays: see `One::publish`.)
-            unsafe { discard(made) };
+            unsafe { free_value(made) };
         }
         found
     }
@@ -216,10 +217,10 @@ impl Variant {
 }
 
 /// Describes `target:name` of a callsite, with what `head` says and the fields of `signature`.
-fn describe(
+fn describe_event(
     metadata: &'static Metadata<'static>,
     suffix: &str,
-    head: Head,
+    head: LeadingFields,
     signature: Signature,
 ) -> Option<&'static Event> {
     // What `tracing` calls an event that has no name of its own: "event src/main.rs:12".
@@ -243,7 +244,7 @@ fn describe(
         *place = field;
         count += 1;
     }
-    runtime::describe(metadata.target(), [name, suffix], level, &fields[..count])
+    runtime::register_event(metadata.target(), [name, suffix], level, &fields[..count])
 }
 
 fn code_of(signature: Signature, index: usize) -> Code {
@@ -302,14 +303,14 @@ impl Callsite {
 
     #[cold]
     fn add(metadata: &'static Metadata<'static>) -> Option<&'static Self> {
-        let made = keep(Self {
+        let made = allocate_value(Self {
             metadata,
             next: ptr::null(),
             main: Variants::new(),
             record: Variants::new(),
-            end: One::new(),
-            enter: One::new(),
-            exit: One::new(),
+            end: LazyEvent::new(),
+            enter: LazyEvent::new(),
+            exit: LazyEvent::new(),
             has_more: AtomicBool::new(false),
         })?;
         let bucket = Self::bucket(metadata);
@@ -319,7 +320,7 @@ impl Callsite {
         loop {
             if let Some(found) = Self::find_from(first, metadata) {
                 // SAFETY: no other code has seen it.
-                unsafe { discard(made) };
+                unsafe { free_value(made) };
                 return Some(found);
             }
             // SAFETY: no other code has seen it yet.
@@ -351,7 +352,7 @@ impl Callsite {
 
     /// Records an event of this callsite, which is in the span `span`.
     #[inline]
-    pub(crate) fn event(
+    pub(crate) fn record_event(
         &self,
         event: &tracing_core::Event<'_>,
         span: impl FnOnce() -> Option<u64>,
@@ -360,15 +361,15 @@ impl Callsite {
             return;
         }
         let mut buffer = Buffer::uninit();
-        let mut values = Values::new(&mut buffer, Head::Event, self.metadata);
+        let mut values = Values::new(&mut buffer, LeadingFields::Event, self.metadata);
         values.id(span());
         values.take(self.metadata, |visitor| event.record(visitor));
-        values.record(&self.main, self.metadata, "", Head::Event);
+        values.record(&self.main, self.metadata, "", LeadingFields::Event);
     }
 
     /// Records that the span `id` of this callsite begins, within `parent`.
     #[inline]
-    pub(crate) fn begin(
+    pub(crate) fn record_begin(
         &self,
         attributes: &Attributes<'_>,
         id: u64,
@@ -376,20 +377,20 @@ impl Callsite {
     ) {
         // So that what is selected by the end's name alone is on from the first span on.
         if self.end.get().is_none() {
-            self.end.publish(self.describe_of_span(END));
+            self.end.publish(self.describe_of_span(END_SUFFIX));
         }
         if !self.main.may_be_on() {
             return;
         }
         let mut buffer = Buffer::uninit();
-        let mut values = Values::new(&mut buffer, Head::Begin, self.metadata);
+        let mut values = Values::new(&mut buffer, LeadingFields::Begin, self.metadata);
         values.id(Some(id));
         values.id(parent());
         values.take(self.metadata, |visitor| attributes.record(visitor));
         if self.main.find(values.signature).is_none() {
             self.expect_more(&values);
         }
-        values.record(&self.main, self.metadata, "_begin", Head::Begin);
+        values.record(&self.main, self.metadata, "_begin", LeadingFields::Begin);
     }
 
     /// Expects events that are selected by the name of values that a span has not got yet, whatever
@@ -398,7 +399,7 @@ impl Callsite {
     fn expect_more(&self, begun: &Values<'_>) {
         if self.record.first().is_none() && begun.lacks_some(self.metadata) {
             self.has_more.store(true, Ordering::Relaxed);
-            self.record.add(self.metadata, "_record", Head::Span, 0);
+            self.record.add(self.metadata, "_record", LeadingFields::Span, 0);
         }
     }
 
@@ -408,32 +409,32 @@ impl Callsite {
             return;
         }
         let mut buffer = Buffer::uninit();
-        let mut values = Values::new(&mut buffer, Head::Span, self.metadata);
+        let mut values = Values::new(&mut buffer, LeadingFields::Span, self.metadata);
         values.id(Some(id));
         values.take(self.metadata, |visitor| record.record(visitor));
         self.has_more.store(true, Ordering::Relaxed);
-        values.record(&self.record, self.metadata, "_record", Head::Span);
+        values.record(&self.record, self.metadata, "_record", LeadingFields::Span);
     }
 
     /// Records that the span `id` is entered.
-    pub(crate) fn enter(&self, id: u64) {
+    pub(crate) fn record_enter(&self, id: u64) {
         self.of_span(&self.enter, "_enter", id);
     }
 
     /// Records that the span `id` is exited.
-    pub(crate) fn exit(&self, id: u64) {
+    pub(crate) fn record_exit(&self, id: u64) {
         self.of_span(&self.exit, "_exit", id);
     }
 
     /// Records that the span `id` ends.
     #[inline]
-    pub(crate) fn end(&self, id: u64) {
-        self.of_span(&self.end, END, id);
+    pub(crate) fn record_end(&self, id: u64) {
+        self.of_span(&self.end, END_SUFFIX, id);
     }
 
     /// Records an event that has a span's id and no more.
     #[inline(always)]
-    fn of_span(&self, event: &One, suffix: &str, id: u64) {
+    fn of_span(&self, event: &LazyEvent, suffix: &str, id: u64) {
         let event = event.get().or_else(|| event.publish(self.describe_of_span(suffix)));
         if let Some(event) = event.filter(|event| event.is_on()) {
             let mut buffer = Buffer::uninit();
@@ -445,10 +446,10 @@ impl Callsite {
 
     #[cold]
     fn describe_of_span(&self, suffix: &str) -> Option<&'static Event> {
-        if suffix != END {
+        if suffix != END_SUFFIX {
             self.has_more.store(true, Ordering::Relaxed);
         }
-        describe(self.metadata, suffix, Head::Span, 0)
+        describe_event(self.metadata, suffix, LeadingFields::Span, 0)
     }
 }
 
@@ -458,13 +459,13 @@ struct Values<'buffer> {
     signature: Signature,
     /// Fields that there is a code for, less those that the head takes.
     fields_max: usize,
-    head: Head,
+    head: LeadingFields,
     is_in_order: bool,
 }
 
 impl<'buffer> Values<'buffer> {
     #[inline(always)]
-    fn new(buffer: &'buffer mut Buffer, head: Head, metadata: &Metadata<'_>) -> Self {
+    fn new(buffer: &'buffer mut Buffer, head: LeadingFields, metadata: &Metadata<'_>) -> Self {
         let fields_max = FIELDS_MAX - head.names().len();
         let more = head.names().len() + metadata.fields().len().min(fields_max);
         let stage = Stage::new(buffer, more);
@@ -528,7 +529,7 @@ impl<'buffer> Values<'buffer> {
         variants: &Variants,
         metadata: &'static Metadata<'static>,
         suffix: &str,
-        head: Head,
+        head: LeadingFields,
     ) {
         let event = variants
             .find(self.signature)

@@ -78,15 +78,17 @@ macro_rules! numbers {
     )+};
 }
 
-numbers!(1: i8 as signed, i16 as signed, i32 as signed, i64 as i64::cast_unsigned);
-numbers!(2: bool as u64::from, u8 as u64::from, u16 as u64::from, u32 as u64::from, u64 as same);
+numbers!(1: i8 as bits_of_signed, i16 as bits_of_signed, i32 as bits_of_signed);
+numbers!(1: i64 as i64::cast_unsigned);
+numbers!(2: bool as u64::from, u8 as u64::from, u16 as u64::from, u32 as u64::from);
+numbers!(2: u64 as bits_of_u64);
 numbers!(3: f32 as |number| f64::from(number).to_bits(), f64 as f64::to_bits);
 
-fn signed(number: impl Into<i64>) -> u64 {
+fn bits_of_signed(number: impl Into<i64>) -> u64 {
     number.into().cast_unsigned()
 }
 
-const fn same(number: u64) -> u64 {
+const fn bits_of_u64(number: u64) -> u64 {
     number
 }
 

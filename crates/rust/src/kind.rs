@@ -673,7 +673,7 @@ mod with_std {
 /// If there are more than 64.
 #[doc(hidden)]
 pub const fn hash_labels(names: &[&str], numbers: &[i64]) -> u64 {
-    const fn add(mut hash: u64, bytes: &[u8]) -> u64 {
+    const fn hash_bytes(mut hash: u64, bytes: &[u8]) -> u64 {
         let mut at = 0;
         while at < bytes.len() {
             hash = (hash ^ bytes[at] as u64).wrapping_mul(0x0000_0100_0000_01b3);
@@ -685,9 +685,9 @@ pub const fn hash_labels(names: &[&str], numbers: &[i64]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325;
     let mut at = 0;
     while at < names.len() {
-        hash = add(hash, names[at].as_bytes());
-        hash = add(hash, &[0]);
-        hash = add(hash, &numbers[at].to_le_bytes());
+        hash = hash_bytes(hash, names[at].as_bytes());
+        hash = hash_bytes(hash, &[0]);
+        hash = hash_bytes(hash, &numbers[at].to_le_bytes());
         at += 1;
     }
     // Zero means "no labels".

@@ -49,7 +49,7 @@ impl Options {
 
     /// A layer that does so, or `None` without libtrackway.so.
     pub fn layer(self) -> Option<Layer> {
-        runtime::registrar().map(|_| Layer { options: self })
+        runtime::find_register_function().map(|_| Layer { options: self })
     }
 }
 
@@ -76,7 +76,7 @@ where
 {
     fn on_event(&self, event: &tracing_core::Event<'_>, context: Context<'_, S>) {
         let Some(callsite) = Callsite::find_or_add(event.metadata()) else { return };
-        callsite.event(event, || match event.parent() {
+        callsite.record_event(event, || match event.parent() {
             Some(parent) => Some(parent.into_u64()),
             None if event.is_contextual() => context.lookup_current().map(|it| it.id().into_u64()),
             None => None,
@@ -85,7 +85,7 @@ where
 
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
         let Some(callsite) = Callsite::find_or_add(attributes.metadata()) else { return };
-        callsite.begin(attributes, id.into_u64(), || match attributes.parent() {
+        callsite.record_begin(attributes, id.into_u64(), || match attributes.parent() {
             Some(parent) => Some(parent.into_u64()),
             None if attributes.is_contextual() => {
                 context.lookup_current().map(|it| it.id().into_u64())
@@ -104,7 +104,7 @@ where
         if self.options.enters
             && let Some(callsite) = Self::callsite_of(id, &context)
         {
-            callsite.enter(id.into_u64());
+            callsite.record_enter(id.into_u64());
         }
     }
 
@@ -112,13 +112,13 @@ where
         if self.options.enters
             && let Some(callsite) = Self::callsite_of(id, &context)
         {
-            callsite.exit(id.into_u64());
+            callsite.record_exit(id.into_u64());
         }
     }
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         if let Some(callsite) = Self::callsite_of(&id, &context) {
-            callsite.end(id.into_u64());
+            callsite.record_end(id.into_u64());
         }
     }
 }

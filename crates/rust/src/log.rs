@@ -116,9 +116,9 @@ mod tests {
 
     static RECORDED: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-    struct Other;
+    struct OtherLogger;
 
-    impl Log for Other {
+    impl Log for OtherLogger {
         fn enabled(&self, _: &Metadata<'_>) -> bool {
             true
         }
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn another_logger_goes_on_as_before() {
-        let logger = Logger { other: Some(Box::new(Other)), other_max: LevelFilter::Info };
+        let logger = Logger { other: Some(Box::new(OtherLogger)), other_max: LevelFilter::Info };
         let log = |level: Level, message: &str| {
             let metadata = Metadata::builder().level(level).build();
             assert_eq!(logger.enabled(&metadata), level <= Level::Info);

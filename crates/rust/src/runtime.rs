@@ -23,7 +23,7 @@ const NAME_BYTES_MAX: usize = 254;
 type RegisterFn = unsafe extern "C" fn(*const *const Event, *const *const Event);
 
 /// The library's function, if the library is there: it is preloaded or linked, or never comes.
-pub(crate) fn registrar() -> Option<RegisterFn> {
+pub(crate) fn find_register_function() -> Option<RegisterFn> {
     weak_function!("trackway_abi_register" as RegisterFn)
 }
 
@@ -55,9 +55,9 @@ impl Code {
     }
 }
 
-/// Puts a value where it stays for ever, or until it is [discarded](discard). `None` without
+/// Puts a value where it stays for ever, or until it is [freed](free_value). `None` without
 /// memory.
-pub(crate) fn keep<T>(value: T) -> Option<*mut T> {
+pub(crate) fn allocate_value<T>(value: T) -> Option<*mut T> {
     const { assert!(size_of::<T>() > 0) };
     // SAFETY: the layout is not empty.
     let place = unsafe { System.alloc(Layout::new::<T>()) }.cast::<T>();
@@ -69,11 +69,11 @@ pub(crate) fn keep<T>(value: T) -> Option<*mut T> {
     Some(place)
 }
 
-/// Frees what was [kept](keep).
+/// Frees what was [allocated](allocate_value).
 ///
 /// # Safety
 /// No other code has seen it.
-pub(crate) unsafe fn discard<T>(kept: *mut T) {
+pub(crate) unsafe fn free_value<T>(kept: *mut T) {
     // SAFETY: the caller's promise; it was made with this layout.
     unsafe {
         kept.drop_in_place();
@@ -83,7 +83,7 @@ pub(crate) unsafe fn discard<T>(kept: *mut T) {
 
 /// A description of `provider:name` with these fields, registered. It and its names are never
 /// freed. Without the library it is off; without memory there is none.
-pub(crate) fn describe(
+pub(crate) fn register_event(
     provider: &str,
     name: [&str; 2],
     level: u8,
@@ -108,11 +108,11 @@ pub(crate) fn describe(
     let event: &'static Event = unsafe {
         let fields_at = event.add(1).cast::<Field>();
         let mut at = block.add(fixed);
-        let provider = put_name(&mut at, [provider, ""], is_of_name);
-        let name = put_name(&mut at, name, is_of_name);
+        let provider = put_name(&mut at, [provider, ""], is_name_byte);
+        let name = put_name(&mut at, name, is_name_byte);
         for (index, &(name, code)) in fields.iter().enumerate() {
             let (scalar, shape) = code.scalar_and_shape();
-            let name = put_name(&mut at, [name, ""], is_of_field);
+            let name = put_name(&mut at, [name, ""], is_field_name_byte);
             let field = Field { name, labels: ptr::null(), scalar, shape, length: 0, reserved: 0 };
             fields_at.add(index).write(field);
         }
@@ -132,7 +132,7 @@ pub(crate) fn describe(
         });
         &*event
     };
-    if let Some(register) = registrar() {
+    if let Some(register) = find_register_function() {
         let events = [ptr::from_ref(event)];
         // SAFETY: the range holds a pointer to an event that stays for ever.
         unsafe { register(events.as_ptr(), events.as_ptr().add(1)) };
@@ -141,12 +141,12 @@ pub(crate) fn describe(
 }
 
 /// Returns true if the names of providers and events may have this byte: crates/schema's `is_name`.
-fn is_of_name(byte: u8) -> bool {
+fn is_name_byte(byte: u8) -> bool {
     (0x20..0x7f).contains(&byte) && byte != b'"' && byte != b'\\'
 }
 
 /// Returns true if the names of fields may have this byte.
-fn is_of_field(byte: u8) -> bool {
+fn is_field_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
@@ -188,7 +188,7 @@ mod tests {
     fn a_description_is_what_it_was_made_of_with_names_that_traces_can_have() {
         let long = "n".repeat(300);
         let fields = [("a.b", Code::I64), ("", Code::Bytes), (&long, Code::Str)];
-        let event = describe("my\"app", ["name", "_begin"], 6, &fields);
+        let event = register_event("my\"app", ["name", "_begin"], 6, &fields);
         let event = event.expect("there is memory");
         // SAFETY: names of a description are C strings.
         let name = |name: *const c_char| unsafe { CStr::from_ptr(name) }.to_str().expect("ASCII");

@@ -52,7 +52,7 @@ impl<F: Fields> Site<F> {
     #[inline(always)]
     pub unsafe fn record(self, values: F) {
         // SAFETY: the caller's promise.
-        unsafe { stage::record(self.event, values) };
+        unsafe { stage::record_event(self.event, values) };
     }
 }
 

@@ -27,7 +27,7 @@ const NAME_BYTES_MAX: usize = 64;
 /// called in signal handlers and fork children.
 pub fn snapshot() -> usize {
     // SAFETY: null is no name.
-    unsafe { request(ptr::null()) }
+    unsafe { request_snapshot(ptr::null()) }
 }
 
 /// Requests a snapshot like [`snapshot()`], of the session of this name alone.
@@ -44,12 +44,12 @@ pub fn snapshot_of(session: &str) -> usize {
         return 0;
     }
     // SAFETY: the name ends with a NUL.
-    unsafe { request(name.as_ptr().cast()) }
+    unsafe { request_snapshot(name.as_ptr().cast()) }
 }
 
 /// # Safety
 /// `session` is null or a C string.
-unsafe fn request(session: *const c_char) -> usize {
+unsafe fn request_snapshot(session: *const c_char) -> usize {
     let Some(function) = weak_function!("trackway_abi_snapshot" as SnapshotFn) else { return 0 };
     // SAFETY: the caller's promise is the same.
     usize::try_from(unsafe { function(session) }).unwrap_or(0)

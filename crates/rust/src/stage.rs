@@ -4,7 +4,7 @@
 
 use core::mem::MaybeUninit;
 
-use crate::budget::{PAYLOAD_MAX, Span, grant};
+use crate::budget::{PAYLOAD_MAX, Span, grant_bytes};
 use crate::event::Event;
 use crate::kind::Kind;
 
@@ -97,7 +97,7 @@ unsafe impl<K: Kind, F: Fields> Fields for (K, F) {
 /// # Safety
 /// What the values point to is still there.
 #[inline(always)]
-pub(crate) unsafe fn record<F: Fields>(event: &Event, values: F) {
+pub(crate) unsafe fn record_event<F: Fields>(event: &Event, values: F) {
     const { assert!(F::FIXED <= PAYLOAD_MAX, "the event is too large") };
     const { assert!(F::COUNT <= FIELDS_MAX, "an event has up to 32 fields") };
     let mut cut = 0;
@@ -105,28 +105,37 @@ pub(crate) unsafe fn record<F: Fields>(event: &Event, values: F) {
     let spans = &mut spans[..F::SPANS];
     // SAFETY: the caller's promise.
     unsafe { values.measure(spans) };
-    let size = F::FIXED + grant(spans, PAYLOAD_MAX - F::FIXED, &mut cut);
+    let size = F::FIXED + grant_bytes(spans, PAYLOAD_MAX - F::FIXED, &mut cut);
     if F::FIXED <= SMALL_MAX && size <= SMALL_MAX {
         // SAFETY: `size` is what `put` writes at most, and there is room for it.
-        unsafe { emit::<F, { HEADROOM + SMALL_MAX + TAILROOM }>(event, values, spans, cut) };
+        unsafe {
+            stage_and_emit::<F, { HEADROOM + SMALL_MAX + TAILROOM }>(event, values, spans, cut)
+        };
     } else {
         // SAFETY: likewise; grants end at PAYLOAD_MAX.
-        unsafe { emit_large(event, values, spans, cut) };
+        unsafe { stage_and_emit_large(event, values, spans, cut) };
     }
 }
 
 /// # Safety
-/// As [`emit`].
+/// As [`stage_and_emit`].
 #[inline(never)]
-unsafe fn emit_large<F: Fields>(event: &Event, values: F, spans: &[Span], cut: usize) {
+unsafe fn stage_and_emit_large<F: Fields>(event: &Event, values: F, spans: &[Span], cut: usize) {
     // SAFETY: the caller's promise.
-    unsafe { emit::<F, { HEADROOM + PAYLOAD_MAX + TAILROOM }>(event, values, spans, cut) };
+    unsafe {
+        stage_and_emit::<F, { HEADROOM + PAYLOAD_MAX + TAILROOM }>(event, values, spans, cut)
+    };
 }
 
 /// # Safety
 /// `values` put up to `ROOM - HEADROOM - TAILROOM` bytes with these spans.
 #[inline(always)]
-unsafe fn emit<F: Fields, const ROOM: usize>(event: &Event, values: F, spans: &[Span], cut: usize) {
+unsafe fn stage_and_emit<F: Fields, const ROOM: usize>(
+    event: &Event,
+    values: F,
+    spans: &[Span],
+    cut: usize,
+) {
     let Some(emit) = event.emitter() else { return };
     let mut staged = MaybeUninit::<[u8; ROOM]>::uninit();
     // SAFETY: the buffer has headroom, the caller's payload, and tailroom; `emit` is the library's.

@@ -34,7 +34,7 @@ const FREE_MAX: usize = 2 * CHUNK_SLOTS;
 /// Ids that a thread takes at a time.
 const IDS_OF_THREAD: u64 = 1024;
 /// The number of no slot.
-const NONE: u32 = 0;
+const NO_SLOT: u32 = 0;
 
 /// A subscriber that records all spans and events that a recorder asks for, and does nothing else.
 ///
@@ -91,12 +91,12 @@ static CHUNKS: [AtomicPtr<Chunk>; CHUNKS_MAX] =
 /// Chunks that were begun: their places in [`CHUNKS`] are taken.
 static CHUNKS_BEGUN: AtomicUsize = AtomicUsize::new(0);
 /// The slots that no thread has.
-static SPARE: Spare = Spare::new();
-static IDS: AtomicU64 = AtomicU64::new(1);
+static SHARED_FREE_LIST: SharedFreeList = SharedFreeList::new();
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The slot with this number, if there is one: numbers begin at 1.
 #[inline(always)]
-fn slot(number: u64) -> Option<&'static Slot> {
+fn find_slot(number: u64) -> Option<&'static Slot> {
     let index = usize::try_from(number.checked_sub(1)?).ok()?;
     // ORDERING: Acquire pairs with the Release in `add_chunk`: a chunk is whole when it is seen.
     let chunk = CHUNKS.get(index / CHUNK_SLOTS)?.load(Ordering::Acquire);
@@ -106,10 +106,10 @@ fn slot(number: u64) -> Option<&'static Slot> {
 
 /// The last slot of the list that begins with `first`, of the `count` first ones if it is longer,
 /// and how many these are.
-fn walk(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
-    let mut last = slot(first.into())?;
+fn walk_free_list(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
+    let mut last = find_slot(first.into())?;
     for walked in 1..count {
-        match slot(last.next.load(Ordering::Relaxed).into()) {
+        match find_slot(last.next.load(Ordering::Relaxed).into()) {
             Some(next) => last = next,
             None => return Some((last, walked)),
         }
@@ -127,31 +127,31 @@ fn walk(first: u32, count: usize) -> Option<(&'static Slot, usize)> {
 /// tag, no link has changed. The tag would have to come round, 2^32 takings of whole lists, in
 /// the time that one thread walks along one.
 #[derive(Debug)]
-struct Spare {
+struct SharedFreeList {
     /// The first slot's number in the lower half, the tag in the upper one.
     head: AtomicU64,
 }
 
-impl Spare {
+impl SharedFreeList {
     const fn new() -> Self {
-        Self { head: AtomicU64::new(NONE as u64) }
+        Self { head: AtomicU64::new(NO_SLOT as u64) }
     }
 
-    /// A list of free slots and how many there are, at most `most`; [`NONE`] if there are none.
+    /// A list of free slots and how many there are, at most `most`; [`NO_SLOT`] if there are none.
     fn take(&self, most: usize) -> (u32, usize) {
         // ORDERING: Acquire, here and below, pairs with the Release in `give`: the links are seen
         // of all lists that were given before (each exchange goes on with the release of the last).
         let mut head = self.head.load(Ordering::Acquire);
         loop {
             let first = head as u32;
-            let Some((last, count)) = walk(first, most) else { return (NONE, 0) };
+            let Some((last, count)) = walk_free_list(first, most) else { return (NO_SLOT, 0) };
             let tag = (head >> 32).wrapping_add(1) << 32;
             let rest = tag | u64::from(last.next.load(Ordering::Relaxed));
             // ORDERING: Acquire: as above, where another thread's head is found.
             let taken = Ordering::Acquire;
             match self.head.compare_exchange_weak(head, rest, taken, Ordering::Acquire) {
                 Ok(_) => {
-                    last.next.store(NONE, Ordering::Relaxed);
+                    last.next.store(NO_SLOT, Ordering::Relaxed);
                     return (first, count);
                 }
                 Err(found) => head = found,
@@ -176,7 +176,7 @@ impl Spare {
 }
 
 /// Makes a chunk, and gives the list of its slots, which is the caller's, and their number;
-/// [`NONE`] where there is no memory, or no room for more.
+/// [`NO_SLOT`] where there is no memory, or no room for more.
 ///
 /// The memory is the C library's whatever the program's allocator is: that may make spans itself,
 /// and it is called without anything in here being half done.
@@ -186,12 +186,12 @@ fn add_chunk() -> (u32, usize) {
     // SAFETY: the layout is not empty.
     let chunk = unsafe { System.alloc_zeroed(Layout::new::<Chunk>()) }.cast::<Chunk>();
     // SAFETY: null, or the caller's alone; a slot may be all zeros: free, the last of its list.
-    let Some(slots) = (unsafe { chunk.as_ref() }) else { return (NONE, 0) };
+    let Some(slots) = (unsafe { chunk.as_ref() }) else { return (NO_SLOT, 0) };
     let begun = CHUNKS_BEGUN.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
     let Ok(index) = begun else {
         // SAFETY: of that layout, and no other code has seen it.
         unsafe { System.dealloc(chunk.cast(), Layout::new::<Chunk>()) };
-        return (NONE, 0);
+        return (NO_SLOT, 0);
     };
     let first = (index * CHUNK_SLOTS + 1) as u32;
     for (slot, next) in slots.iter().zip(first + 1..first + CHUNK_SLOTS as u32) {
@@ -205,7 +205,7 @@ fn add_chunk() -> (u32, usize) {
 
 /// The data of a thread, from its beginning to its very end: without a destructor, it can be used
 /// in those of other thread-local values, whichever comes first. [`ENDING`] has one.
-struct Thread {
+struct ThreadState {
     /// Free slots, linked by `next`.
     free: Cell<u32>,
     free_count: Cell<usize>,
@@ -219,7 +219,7 @@ struct Thread {
     entered: ManuallyDrop<RefCell<Vec<Entered>>>,
 }
 
-const _: () = assert!(!mem::needs_drop::<Thread>());
+const _: () = assert!(!mem::needs_drop::<ThreadState>());
 
 /// Value of `free_max` for a thread that has not used its list yet, or is ending: each slot is
 /// given back.
@@ -234,9 +234,9 @@ struct Entered {
 }
 
 thread_local! {
-    static THREAD: Thread = const {
-        Thread {
-            free: Cell::new(NONE),
+    static THREAD: ThreadState = const {
+        ThreadState {
+            free: Cell::new(NO_SLOT),
             free_count: Cell::new(0),
             free_max: Cell::new(KEEPS_NONE),
             next_id: Cell::new(0),
@@ -244,13 +244,13 @@ thread_local! {
             entered: ManuallyDrop::new(RefCell::new(Vec::new())),
         }
     };
-    static ENDING: Ending = const { Ending };
+    static ENDING: ThreadEndGuard = const { ThreadEndGuard };
 }
 
 /// Gives a thread's free slots back when it ends. What comes later keeps nothing.
-struct Ending;
+struct ThreadEndGuard;
 
-impl Drop for Ending {
+impl Drop for ThreadEndGuard {
     fn drop(&mut self) {
         THREAD.with(|thread| {
             thread.free_max.set(KEEPS_NONE);
@@ -260,35 +260,35 @@ impl Drop for Ending {
     }
 }
 
-impl Thread {
+impl ThreadState {
     /// A number that no other span of this process has.
     #[inline(always)]
     fn new_id(&self) -> u64 {
         let mut id = self.next_id.get();
         if id == self.ids_end.get() {
-            id = IDS.fetch_add(IDS_OF_THREAD, Ordering::Relaxed);
+            id = NEXT_ID.fetch_add(IDS_OF_THREAD, Ordering::Relaxed);
             self.ids_end.set(id + IDS_OF_THREAD);
         }
         self.next_id.set(id + 1);
         id
     }
 
-    /// Returns true if the thread may keep what it has until [`Ending`] gives it back; sees to
-    /// that.
+    /// Returns true if the thread may keep what it has until [`ThreadEndGuard`] gives it back; sees
+    /// to that.
     fn may_keep(&self) -> bool {
         let is_there = ENDING.try_with(|_| ()).is_ok();
         self.free_max.set(if is_there { FREE_MAX } else { KEEPS_NONE });
         is_there
     }
 
-    /// The number of a free slot, which is the caller's, or [`NONE`].
+    /// The number of a free slot, which is the caller's, or [`NO_SLOT`].
     #[inline(always)]
     fn take_slot(&self) -> u32 {
-        if self.free.get() == NONE {
+        if self.free.get() == NO_SLOT {
             self.refill();
         }
         let number = self.free.get();
-        if let Some(slot) = slot(number.into()) {
+        if let Some(slot) = find_slot(number.into()) {
             self.free.set(slot.next.load(Ordering::Relaxed));
             self.free_count.set(self.free_count.get() - 1);
         }
@@ -299,19 +299,19 @@ impl Thread {
     #[cold]
     fn refill(&self) {
         let most = if self.may_keep() { CHUNK_SLOTS } else { 1 };
-        let mut list = SPARE.take(most);
-        if list.0 == NONE {
+        let mut list = SHARED_FREE_LIST.take(most);
+        if list.0 == NO_SLOT {
             list = add_chunk();
         }
         self.free.set(list.0);
         self.free_count.set(list.1);
         if list.1 > most
-            && let Some(first) = slot(list.0.into())
+            && let Some(first) = find_slot(list.0.into())
         {
             self.free.set(first.next.load(Ordering::Relaxed));
             self.free_count.set(list.1 - 1);
             self.give_back(FREE_MAX);
-            first.next.store(NONE, Ordering::Relaxed);
+            first.next.store(NO_SLOT, Ordering::Relaxed);
             self.free.set(list.0);
             self.free_count.set(1);
         }
@@ -340,10 +340,10 @@ impl Thread {
     #[cold]
     fn give_back(&self, count: usize) {
         let first = self.free.get();
-        if let Some((last, count)) = walk(first, count) {
+        if let Some((last, count)) = walk_free_list(first, count) {
             self.free.set(last.next.load(Ordering::Relaxed));
             self.free_count.set(self.free_count.get() - count);
-            SPARE.give(first, last);
+            SHARED_FREE_LIST.give(first, last);
         }
     }
 
@@ -387,7 +387,8 @@ impl Thread {
     fn current(&self) -> Option<Entered> {
         let innermost = *self.entered.try_borrow().ok()?.last()?;
         // Relaxed: the id is unique, and while the span has not ended its slot has no other.
-        let is_open = slot(innermost.number.into())?.id.load(Ordering::Relaxed) == innermost.id;
+        let is_open =
+            find_slot(innermost.number.into())?.id.load(Ordering::Relaxed) == innermost.id;
         is_open.then_some(innermost)
     }
 
@@ -399,13 +400,13 @@ impl Thread {
 
 /// The id in traces of a span that `tracing` knows as `id`.
 fn id_of(id: &Id) -> Option<u64> {
-    slot(id.into_u64()).map(|slot| slot.id.load(Ordering::Relaxed))
+    find_slot(id.into_u64()).map(|slot| slot.id.load(Ordering::Relaxed))
 }
 
 /// A span's slot and callsite, while there are handles of it.
 #[inline(always)]
-fn span(id: &Id) -> Option<(&'static Slot, &'static Callsite)> {
-    let slot = slot(id.into_u64())?;
+fn find_span(id: &Id) -> Option<(&'static Slot, &'static Callsite)> {
+    let slot = find_slot(id.into_u64())?;
     // SAFETY: null, or a callsite, which is never freed.
     let callsite = unsafe { slot.callsite.load(Ordering::Relaxed).as_ref() }?;
     Some((slot, callsite))
@@ -413,7 +414,7 @@ fn span(id: &Id) -> Option<(&'static Slot, &'static Callsite)> {
 
 impl tracing_core::Subscriber for Subscriber {
     fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if runtime::registrar().is_none() {
+        if runtime::find_register_function().is_none() {
             return Interest::never();
         }
         Callsite::find_or_add(metadata);
@@ -431,15 +432,15 @@ impl tracing_core::Subscriber for Subscriber {
         let Some(callsite) = Callsite::find_or_add(attributes.metadata()) else {
             return Id::from_u64(u64::MAX);
         };
-        let begin = |thread: &Thread| {
+        let begin = |thread: &ThreadState| {
             let id = thread.new_id();
-            callsite.begin(attributes, id, || match attributes.parent() {
+            callsite.record_begin(attributes, id, || match attributes.parent() {
                 Some(parent) => id_of(parent),
                 None if attributes.is_contextual() => thread.current_id(),
                 None => None,
             });
             let number = thread.take_slot();
-            if let Some(slot) = slot(number.into()) {
+            if let Some(slot) = find_slot(number.into()) {
                 slot.id.store(id, Ordering::Relaxed);
                 slot.callsite.store(ptr::from_ref(callsite).cast_mut(), Ordering::Relaxed);
                 // Relaxed: the id goes to other threads in a way that orders all of it.
@@ -448,13 +449,13 @@ impl tracing_core::Subscriber for Subscriber {
             number
         };
         match THREAD.with(begin) {
-            NONE => Id::from_u64(u64::MAX),
+            NO_SLOT => Id::from_u64(u64::MAX),
             number => Id::from_u64(number.into()),
         }
     }
 
     fn record(&self, id: &Id, record: &Record<'_>) {
-        if let Some((slot, callsite)) = span(id) {
+        if let Some((slot, callsite)) = find_span(id) {
             callsite.record(record, slot.id.load(Ordering::Relaxed));
         }
     }
@@ -463,36 +464,36 @@ impl tracing_core::Subscriber for Subscriber {
 
     fn event(&self, event: &Event<'_>) {
         let Some(callsite) = Callsite::find_or_add(event.metadata()) else { return };
-        callsite.event(event, || match event.parent() {
+        callsite.record_event(event, || match event.parent() {
             Some(parent) => id_of(parent),
-            None if event.is_contextual() => THREAD.with(Thread::current_id),
+            None if event.is_contextual() => THREAD.with(ThreadState::current_id),
             None => None,
         });
     }
 
     #[inline]
     fn enter(&self, id: &Id) {
-        let Some((slot, callsite)) = span(id) else { return };
+        let Some((slot, callsite)) = find_span(id) else { return };
         let entered = Entered { number: id.into_u64() as u32, id: slot.id.load(Ordering::Relaxed) };
         THREAD.with(|thread| thread.enter(entered));
         if self.enters {
-            callsite.enter(entered.id);
+            callsite.record_enter(entered.id);
         }
     }
 
     #[inline]
     fn exit(&self, id: &Id) {
         if self.enters
-            && let Some((slot, callsite)) = span(id)
+            && let Some((slot, callsite)) = find_span(id)
         {
-            callsite.exit(slot.id.load(Ordering::Relaxed));
+            callsite.record_exit(slot.id.load(Ordering::Relaxed));
         }
         THREAD.with(|thread| thread.exit(id.into_u64()));
     }
 
     #[inline]
     fn clone_span(&self, id: &Id) -> Id {
-        if let Some(slot) = slot(id.into_u64()) {
+        if let Some(slot) = find_slot(id.into_u64()) {
             slot.handles.fetch_add(1, Ordering::Relaxed);
         }
         id.clone()
@@ -500,7 +501,7 @@ impl tracing_core::Subscriber for Subscriber {
 
     #[inline]
     fn try_close(&self, id: Id) -> bool {
-        let Some((slot, callsite)) = span(&id) else { return false };
+        let Some((slot, callsite)) = find_span(&id) else { return false };
         // ORDERING: Acquire and Release as of any count of references: what was done through other
         // handles has happened before the slot is used again. One handle is the caller's alone.
         match slot.handles.load(Ordering::Acquire) {
@@ -509,7 +510,7 @@ impl tracing_core::Subscriber for Subscriber {
             _ if slot.handles.fetch_sub(1, Ordering::AcqRel) > 1 => return false,
             _ => {}
         }
-        callsite.end(slot.id.load(Ordering::Relaxed));
+        callsite.record_end(slot.id.load(Ordering::Relaxed));
         slot.callsite.store(ptr::null_mut(), Ordering::Relaxed);
         slot.id.store(0, Ordering::Relaxed);
         THREAD.with(|thread| thread.give_slot(id.into_u64() as u32, slot));
@@ -517,9 +518,9 @@ impl tracing_core::Subscriber for Subscriber {
     }
 
     fn current_span(&self) -> Current {
-        let Some(innermost) = THREAD.with(Thread::current) else { return Current::none() };
+        let Some(innermost) = THREAD.with(ThreadState::current) else { return Current::none() };
         let id = Id::from_u64(innermost.number.into());
-        match span(&id) {
+        match find_span(&id) {
             Some((_, callsite)) => Current::new(id, callsite.metadata),
             None => Current::none(),
         }
@@ -527,71 +528,5 @@ impl tracing_core::Subscriber for Subscriber {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Slots that are free: in this thread, and spare.
-    fn free_slots() -> usize {
-        let spare = walk(SPARE.head.load(Ordering::Relaxed) as u32, usize::MAX)
-            .map_or(0, |(_, count)| count);
-        spare + THREAD.with(|thread| thread.free_count.get())
-    }
-
-    /// One test, because what is spare belongs to all of them.
-    #[test]
-    fn slots_are_used_again_wherever_spans_end() {
-        let take = || THREAD.with(Thread::take_slot);
-        let give = |number: u32| {
-            let slot = slot(number.into()).expect("it is there");
-            THREAD.with(|thread| thread.give_slot(number, slot));
-        };
-        let taken: Vec<u32> = (0..1000).map(|_| take()).collect();
-        let mut distinct = taken.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        assert!(distinct.len() == 1000 && distinct[0] != NONE);
-        taken.into_iter().for_each(give);
-        let made = CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS;
-        assert_eq!(free_slots(), made);
-        // Made here, ended elsewhere: nothing is lost, and no more is made than is in use.
-        for _ in 0..100 {
-            let taken: Vec<u32> = (0..100).map(|_| take()).collect();
-            std::thread::spawn(move || taken.into_iter().for_each(give)).join().expect("it ends");
-        }
-        assert_eq!(free_slots(), made);
-        assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);
-        // The same where a thread-local value outlives what its thread keeps, because it came
-        // first: slots go back, and new ones are had, in its destructor.
-        struct Late(Vec<u32>);
-        impl Drop for Late {
-            fn drop(&mut self) {
-                let give = |number: u32| {
-                    let slot = slot(number.into()).expect("it is there");
-                    THREAD.with(|thread| thread.give_slot(number, slot));
-                };
-                self.0.drain(..).for_each(give);
-                let taken: Vec<u32> = (0..10).map(|_| THREAD.with(Thread::take_slot)).collect();
-                assert!(!taken.contains(&NONE) && THREAD.with(|it| it.free_count.get() == 0));
-                taken.into_iter().for_each(give);
-                THREAD.with(|thread| {
-                    thread.enter(Entered { number: 1, id: 1 });
-                    assert_eq!(thread.entered.borrow().len(), 1);
-                    thread.exit(1);
-                    assert_eq!(thread.entered.borrow().capacity(), 0);
-                });
-            }
-        }
-        thread_local! { static LATE: RefCell<Late> = const { RefCell::new(Late(Vec::new())) }; }
-        for _ in 0..100 {
-            let late = move || {
-                LATE.with(|late| late.borrow_mut().0.extend((0..100).map(|_| take())));
-            };
-            std::thread::spawn(late).join().expect("it ends");
-        }
-        assert_eq!(free_slots(), made);
-        assert_eq!(CHUNKS_BEGUN.load(Ordering::Relaxed) * CHUNK_SLOTS, made);
-        // Numbers that were never given lead nowhere.
-        assert!(slot(0).is_none() && slot(u64::MAX).is_none() && slot(made as u64 + 1).is_none());
-        assert!(slot(made as u64).is_some());
-    }
-}
+#[path = "subscriber_tests.rs"]
+mod tests;

@@ -114,17 +114,17 @@ fn wait_for(condition: impl Fn() -> bool) {
 }
 
 /// The events of this thread from now on.
-fn recorded(run: impl FnOnce()) -> Vec<Recorded> {
+fn record_events(run: impl FnOnce()) -> Vec<Recorded> {
     let first = LOG.with(|log| log.count.get());
     run();
     LOG.with(|log| log.events[first..log.count.get()].iter().map(Cell::get).collect())
 }
 
-fn names(events: &[Recorded]) -> Vec<&'static str> {
+fn event_names(events: &[Recorded]) -> Vec<&'static str> {
     events.iter().map(Recorded::name).collect()
 }
 
-unsafe extern "C" fn emit(event: *const Event, payload: *mut u8, size: usize) {
+unsafe extern "C" fn log_event(event: *const Event, payload: *mut u8, size: usize) {
     let size = size & (usize::MAX >> 1);
     let mut bytes = [0; BYTES_MAX];
     let length = size.min(BYTES_MAX);
@@ -156,16 +156,16 @@ unsafe extern "C" fn trackway_abi_register(begin: *const *const Event, _: *const
         _ => {}
     }
     if !name.starts_with("off") || name.ends_with("_record") {
-        event.emit.store(emit as *mut (), Ordering::Relaxed);
+        event.emit.store(log_event as *mut (), Ordering::Relaxed);
         event.enabled.store((&raw const ON).cast_mut(), Ordering::Release);
     }
 }
 
 /// Makes a span for each allocation of the threads that want it, without any guard.
-struct Spans;
+struct SpanAllocator;
 
 // SAFETY: it is the system's allocator.
-unsafe impl GlobalAlloc for Spans {
+unsafe impl GlobalAlloc for SpanAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if IS_TRACED.get() {
             let _span = tracing::info_span!("allocation", bytes = layout.size() as u64).entered();
@@ -181,9 +181,9 @@ unsafe impl GlobalAlloc for Spans {
 }
 
 #[global_allocator]
-static ALLOCATOR: Spans = Spans;
+static ALLOCATOR: SpanAllocator = SpanAllocator;
 
-fn subscribe() {
+fn install_subscriber() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let subscriber = trackway::subscriber().enters(true);
@@ -195,15 +195,15 @@ fn subscribe() {
 /// child, in which that thread is no more, visits the same callsite.
 #[test]
 fn children_go_on_that_were_forked_in_another_thread_s_first_visit() {
-    subscribe();
+    install_subscriber();
     let visits: [(&str, fn()); 5] = [
-        ("_end", || of_span(|| tracing::info_span!("in_end", value = Empty))),
-        ("_begin", || of_span(|| tracing::info_span!("in_begin", value = Empty))),
-        ("_enter", || of_span(|| tracing::info_span!("in_enter", value = Empty))),
-        ("_record", || of_span(|| tracing::info_span!("in_record", value = Empty))),
-        ("_exit", || of_span(|| tracing::info_span!("in_exit", value = Empty))),
+        ("_end", || visit_span(|| tracing::info_span!("in_end", value = Empty))),
+        ("_begin", || visit_span(|| tracing::info_span!("in_begin", value = Empty))),
+        ("_enter", || visit_span(|| tracing::info_span!("in_enter", value = Empty))),
+        ("_record", || visit_span(|| tracing::info_span!("in_record", value = Empty))),
+        ("_exit", || visit_span(|| tracing::info_span!("in_exit", value = Empty))),
     ];
-    fn of_span(span: fn() -> tracing::Span) {
+    fn visit_span(span: fn() -> tracing::Span) {
         let span = span().entered();
         span.record("value", 1_u64);
     }
@@ -211,7 +211,7 @@ fn children_go_on_that_were_forked_in_another_thread_s_first_visit() {
         let gate: &'static Gate = Box::leak(Box::new(Gate::new(usize::MAX)));
         let stopped = thread::spawn(move || {
             LIBRARY.set(Library::StopsAt(suffix, gate));
-            names(&recorded(visit)).len()
+            event_names(&record_events(visit)).len()
         });
         wait_for(|| gate.arrived() > 0);
         assert!(gate.arrived() > 0, "nothing described {suffix}");
@@ -244,47 +244,50 @@ fn a_set_of_types_that_many_threads_bring_at_once_takes_one_place() {
     const THREADS: usize = 64;
     static ALL: Gate = Gate::new(THREADS);
     static FIRST: Gate = Gate::new(THREADS);
-    fn emit(first: usize, second: usize) -> usize {
+    fn emit_values(first: usize, second: usize) -> usize {
         let values: [&dyn tracing::Value; 5] = [&1_u64, &-1_i64, &1.5, &true, &"text"];
-        recorded(|| tracing::info!(name: "said", a = values[first], b = values[second])).len()
+        record_events(|| tracing::info!(name: "said", a = values[first], b = values[second])).len()
     }
-    subscribe();
+    install_subscriber();
     // The second set, and the very first of a callsite.
-    assert_eq!(emit(0, 0), 1);
+    assert_eq!(emit_values(0, 0), 1);
     let threads = (0..THREADS).map(|_| {
         thread::spawn(|| {
             LIBRARY.set(Library::StopsAt("said", &ALL));
-            let said = emit(1, 1);
+            let said = emit_values(1, 1);
             LIBRARY.set(Library::StopsAt("first_end", &FIRST));
-            said + recorded(|| drop(tracing::info_span!("first"))).len()
+            said + record_events(|| drop(tracing::info_span!("first"))).len()
         })
     });
     let threads: Vec<_> = threads.collect();
     let counts: Vec<usize> = threads.into_iter().map(|it| it.join().expect("it ends")).collect();
     assert_eq!(counts, [3; THREADS], "an event, and a span's begin and end, of each");
     let sets = (0..5).flat_map(|first| (0..5).map(move |second| (first, second)));
-    assert_eq!(sets.map(|(first, second)| emit(first, second)).sum::<usize>(), 16);
+    assert_eq!(sets.map(|(first, second)| emit_values(first, second)).sum::<usize>(), 16);
     assert_eq!((ALL.arrived(), FIRST.arrived()), (THREADS, THREADS), "all described at once");
 }
 
 #[test]
 fn a_set_of_types_that_is_refused_leaves_the_others_on() {
-    fn emit(value: &dyn tracing::Value) -> usize {
-        recorded(|| tracing::info!(name: "partly", value)).len()
+    fn emit_value(value: &dyn tracing::Value) -> usize {
+        record_events(|| tracing::info!(name: "partly", value)).len()
     }
-    subscribe();
-    assert_eq!(emit(&1_u64), 1);
+    install_subscriber();
+    assert_eq!(emit_value(&1_u64), 1);
     LIBRARY.set(Library::Refuses);
-    assert_eq!(emit(&"text"), 0);
+    assert_eq!(emit_value(&"text"), 0);
     LIBRARY.set(Library::Registers);
-    assert_eq!([emit(&2_u64), emit(&"text"), emit(&true), emit(&3_u64)], [1, 0, 1, 1]);
+    assert_eq!(
+        [emit_value(&2_u64), emit_value(&"text"), emit_value(&true), emit_value(&3_u64)],
+        [1, 0, 1, 1]
+    );
 }
 
 /// Nothing else of the span is wanted, and the first one is not given its value.
 #[test]
 fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
-    subscribe();
-    let events = recorded(|| {
+    install_subscriber();
+    let events = record_events(|| {
         for number in 0..10_u64 {
             let span = tracing::info_span!("off_load", size = number, status = Empty);
             if number % 3 == 1 {
@@ -292,7 +295,7 @@ fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
             }
         }
     });
-    assert_eq!(names(&events), ["off_load_record"; 3]);
+    assert_eq!(event_names(&events), ["off_load_record"; 3]);
     let statuses: Vec<u64> = events.iter().map(|event| event.numbers()[1]).collect();
     assert_eq!(statuses, [1, 4, 7]);
     // A description that has all its values is not made again when no session records it.
@@ -303,15 +306,15 @@ fn values_that_spans_are_given_later_are_recorded_if_only_they_are_wanted() {
 /// A record has its values in the order of the fields, in whichever the program gives them.
 #[test]
 fn values_in_another_order_are_all_recorded() {
-    subscribe();
+    install_subscriber();
     let span = tracing::info_span!("order", a = Empty, b = Empty, c = Empty);
-    let events = recorded(|| {
+    let events = record_events(|| {
         tracing::record_all!(span, b = 2_u64, a = 1_u64);
         tracing::record_all!(span, c = 3_u64, a = ?11_u8, b = 2_u64);
         tracing::record_all!(span, a = 1_u64, b = 2_u64);
     });
     let id = events[0].numbers()[0];
-    assert_eq!(names(&events), ["order_record"; 3]);
+    assert_eq!(event_names(&events), ["order_record"; 3]);
     assert_eq!(events[0].numbers(), [id, 1, 2]);
     let mut disordered = id.to_le_bytes().to_vec();
     disordered.extend(b"11\0");
@@ -328,7 +331,7 @@ fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
     struct Late(Vec<tracing::Span>);
     impl Drop for Late {
         fn drop(&mut self) {
-            let events = recorded(|| {
+            let events = record_events(|| {
                 self.0.clear();
                 let outer = tracing::info_span!("outer").entered();
                 let inner = tracing::info_span!("inner").entered();
@@ -341,7 +344,7 @@ fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
         }
     }
     thread_local! { static LATE: RefCell<Late> = const { RefCell::new(Late(Vec::new())) }; }
-    subscribe();
+    install_subscriber();
     let thread = thread::spawn(|| {
         LATE.with_borrow_mut(|late| late.0.push(tracing::info_span!("held")));
     });
@@ -360,7 +363,7 @@ fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
         "outer_end",
         "outside",
     ];
-    assert_eq!(names(&events), expected);
+    assert_eq!(event_names(&events), expected);
     let id = |place: usize| events[place].numbers()[0];
     assert!(id(1) != id(3) && id(1) != 0 && id(3) != 0);
     assert_eq!(events[3].numbers()[1], id(1), "the parent of the inner one");
@@ -369,9 +372,9 @@ fn spans_are_recorded_in_the_destructors_of_thread_local_values() {
 
 #[test]
 fn an_allocator_may_make_a_span_from_its_first_allocation_on() {
-    subscribe();
+    install_subscriber();
     let thread = thread::spawn(|| {
-        recorded(|| {
+        record_events(|| {
             IS_TRACED.set(true);
             drop(black_box(vec![1_u8; 4321]));
             // Its list of spans grows, which are the allocator's spans, too.
@@ -388,5 +391,5 @@ fn an_allocator_may_make_a_span_from_its_first_allocation_on() {
     assert!(sizes.contains(&4321) && sizes.contains(&1234) && sizes.len() > 2, "{sizes:?}");
     let ends = events.iter().filter(|event| event.name() == "allocation_end").count();
     assert_eq!(ends, sizes.len());
-    assert_eq!(names(&events).iter().filter(|name| **name == "work_end").count(), 20);
+    assert_eq!(event_names(&events).iter().filter(|name| **name == "work_end").count(), 20);
 }

@@ -90,7 +90,7 @@ pub const TABLE: [Context; COUNT] = [
 pub const COUNT: usize = 3;
 
 /// Bytes of the contexts whose bits are in `bits`.
-pub const fn bytes_of(bits: u32) -> usize {
+pub const fn record_bytes_of(bits: u32) -> usize {
     let (mut index, mut sum) = (0, 0);
     while index < COUNT {
         if TABLE[index].is_in(bits) {
@@ -111,7 +111,7 @@ pub const fn index_of(bit: u32) -> usize {
 }
 
 /// Names of all contexts: `vpid, vtid, procname`.
-pub fn names() -> String {
+pub fn join_names() -> String {
     TABLE.map(|context| context.name).join(", ")
 }
 
@@ -136,7 +136,7 @@ mod tests {
             assert_eq!(index_of(context.bit), index);
         }
         assert_eq!(Context::named("pid"), None);
-        assert_eq!(bytes_of(VPID | PROCNAME | APPLICATIONS), 4 + PROCNAME_BYTES);
-        assert_eq!(names(), "vpid, vtid, procname");
+        assert_eq!(record_bytes_of(VPID | PROCNAME | APPLICATIONS), 4 + PROCNAME_BYTES);
+        assert_eq!(join_names(), "vpid, vtid, procname");
     }
 }

@@ -83,7 +83,7 @@ impl<'buffer> Encoder<'buffer> {
     }
 
     /// Adds a field. `scalar` is `None` for `Str` and `Text`; `length` counts for `Array` only.
-    pub fn field(
+    pub fn add_field(
         &mut self,
         name: &[u8],
         shape: Shape,
@@ -107,7 +107,7 @@ impl<'buffer> Encoder<'buffer> {
     }
 
     /// Adds a label to the enumeration just begun; call it `label_count` times.
-    pub fn label(&mut self, name: &[u8], first: i64, last: i64) -> Result<(), EncodeError> {
+    pub fn add_label(&mut self, name: &[u8], first: i64, last: i64) -> Result<(), EncodeError> {
         self.bytes(&first.to_le_bytes())?;
         self.bytes(&last.to_le_bytes())?;
         self.name(name)

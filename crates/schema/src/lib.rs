@@ -164,7 +164,7 @@ impl Shape {
 ///
 /// Source: Fowler, Noll, Vo; draft-eastlake-fnv. Two descriptions that collide are told apart by
 /// comparing their bytes, so the hash needs to be quick, not strong.
-pub fn hash(encoded: &[u8]) -> u64 {
+pub fn fnv1a_hash(encoded: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for &byte in encoded {
         hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);

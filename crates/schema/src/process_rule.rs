@@ -42,11 +42,11 @@ impl<'bytes> ProcessRules<'bytes> {
         let mut holds: [Option<bool>; KINDS] = [None; KINDS];
         for line in self.text.split(|&byte| byte == b'\n').filter(|line| !line.is_empty()) {
             let (kind, does) = if let Some(rest) = line.strip_prefix(b"pid=") {
-                (0, is_process(rest, process))
+                (0, matches_pid(rest, process))
             } else if let Some(glob) = line.strip_prefix(b"exe=") {
-                (1, is_executable(glob, process.executable))
+                (1, matches_executable(glob, process.executable))
             } else if let Some(namespace) = line.strip_prefix(b"ns=") {
-                (2, is_namespace(namespace, process))
+                (2, matches_namespace(namespace, process))
             } else {
                 (3, false)
             };
@@ -56,17 +56,17 @@ impl<'bytes> ProcessRules<'bytes> {
     }
 }
 
-fn is_process(rule: &[u8], process: &ProcessFacts<'_>) -> bool {
+fn matches_pid(rule: &[u8], process: &ProcessFacts<'_>) -> bool {
     let Some(colon) = rule.iter().position(|&byte| byte == b':') else { return false };
-    is_namespace(&rule[..colon], process)
+    matches_namespace(&rule[..colon], process)
         && read_decimal(&rule[colon + 1..]) == Some(u64::from(process.pid))
 }
 
-fn is_namespace(rule: &[u8], process: &ProcessFacts<'_>) -> bool {
+fn matches_namespace(rule: &[u8], process: &ProcessFacts<'_>) -> bool {
     process.pid_namespace != 0 && read_decimal(rule) == Some(process.pid_namespace)
 }
 
-fn is_executable(glob: &[u8], path: &[u8]) -> bool {
+fn matches_executable(glob: &[u8], path: &[u8]) -> bool {
     let name = path.rsplit(|&byte| byte == b'/').next().unwrap_or(path);
     let asked = if glob.contains(&b'/') { path } else { name };
     !asked.is_empty() && glob_matches(glob, asked)
@@ -87,7 +87,7 @@ mod tests {
 
     const NAMESPACE: u64 = 4_026_531_836;
 
-    fn holds(text: &str, pid: u32, executable: &str) -> bool {
+    fn selects_process(text: &str, pid: u32, executable: &str) -> bool {
         let executable = executable.as_bytes();
         let process = ProcessFacts { pid, pid_namespace: NAMESPACE, executable };
         ProcessRules::new(text.as_bytes()).selects(&process)
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn within_a_kind_one_rule_is_enough_and_every_kind_must_hold() {
-        let selects = |text: &str| holds(text, 42, "/usr/sbin/nginx");
+        let selects = |text: &str| selects_process(text, 42, "/usr/sbin/nginx");
         assert!(selects("") && selects("\n"));
         assert!(selects("pid=4026531836:42") && !selects("pid=4026531836:43"));
         assert!(selects("pid=4026531836:41\npid=4026531836:42"));
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn executables_are_told_by_name_or_by_path() {
-        let selects = |glob: &str| holds(&format!("exe={glob}"), 1, "/usr/sbin/nginx");
+        let selects = |glob: &str| selects_process(&format!("exe={glob}"), 1, "/usr/sbin/nginx");
         for (glob, expected) in [
             ("nginx", true),
             ("ngin*", true),
@@ -121,8 +121,11 @@ mod tests {
         ] {
             assert_eq!(selects(glob), expected, "{glob:?}");
         }
-        assert!(holds("exe=run", 1, "run") && !holds("exe=*", 1, ""), "relative; not known");
-        assert!(!holds("exe=*", 1, "/usr/"), "no name");
+        assert!(
+            selects_process("exe=run", 1, "run") && !selects_process("exe=*", 1, ""),
+            "relative; not known"
+        );
+        assert!(!selects_process("exe=*", 1, "/usr/"), "no name");
     }
 
     #[test]
@@ -141,7 +144,7 @@ mod tests {
             " ",
             "ns=4026531836\nnonsense",
         ] {
-            assert!(!holds(text, 42, "/bin/app"), "{text:?}");
+            assert!(!selects_process(text, 42, "/bin/app"), "{text:?}");
         }
         let unknown = ProcessFacts { pid: 42, pid_namespace: 0, executable: b"" };
         for text in ["ns=0", "pid=0:42", "exe=*"] {

@@ -27,7 +27,7 @@ pub fn glob_matches(pattern: &[u8], name: &[u8]) -> bool {
 }
 
 /// Between a rule's pattern and its levels. No name of an event has it.
-const BEFORE_LEVELS: u8 = b'\t';
+const LEVELS_SEPARATOR: u8 = b'\t';
 
 /// A session's event rules as they stand in the window, one a line:
 ///
@@ -92,7 +92,7 @@ impl<'bytes> Rule<'bytes> {
             Some(rest) => (true, rest),
             None => (false, line),
         };
-        let (pattern, levels) = match rest.iter().position(|&byte| byte == BEFORE_LEVELS) {
+        let (pattern, levels) = match rest.iter().position(|&byte| byte == LEVELS_SEPARATOR) {
             Some(at) => (&rest[..at], Levels::read(&rest[at + 1..])?),
             None => (rest, Levels::AtMost(u8::MAX)),
         };

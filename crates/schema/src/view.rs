@@ -31,8 +31,8 @@ impl<'bytes> FieldViews<'bytes> {
     /// The fields of a description; `None` if it is none.
     pub fn new(encoded: &'bytes [u8]) -> Option<Self> {
         let (&[version, _, count], rest) = encoded.split_first_chunk()?;
-        let (_provider, rest) = name(rest)?;
-        let (_name, rest) = name(rest)?;
+        let (_provider, rest) = split_name(rest)?;
+        let (_name, rest) = split_name(rest)?;
         let left = usize::from(count);
         (version == VERSION && left <= FIELDS_MAX).then_some(Self { rest, left, is_whole: true })
     }
@@ -47,14 +47,14 @@ impl<'bytes> FieldViews<'bytes> {
             self.rest.split_first_chunk()?;
         let shape = Shape::from_code(shape)?;
         let labels = usize::from(u16::from_le_bytes([labels_low, labels_high]));
-        let (name, mut rest) = name(rest)?;
+        let (name, mut rest) = split_name(rest)?;
         if labels > LABELS_MAX {
             return None;
         }
         let labels_on = rest;
         for _ in 0..labels {
             let (_, behind) = rest.split_first_chunk::<16>()?;
-            (_, rest) = self::name(behind)?;
+            (_, rest) = self::split_name(behind)?;
         }
         let labels = &labels_on[..labels_on.len() - rest.len()];
         let scalar = Scalar::from_code(scalar);
@@ -83,7 +83,7 @@ impl<'bytes> Iterator for FieldViews<'bytes> {
 }
 
 /// A name and what is behind it.
-fn name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+fn split_name(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&length, rest) = bytes.split_first()?;
     rest.split_at_checked(length.into())
 }
@@ -94,7 +94,7 @@ mod tests {
     use crate::{EventDescription, FieldKind};
     use proptest::prelude::*;
 
-    fn view(kind: &FieldKind) -> (Shape, Option<Scalar>, u16) {
+    fn shape_of_kind(kind: &FieldKind) -> (Shape, Option<Scalar>, u16) {
         match kind {
             FieldKind::Scalar(scalar) => (Shape::Scalar, Some(*scalar), 0),
             FieldKind::Str => (Shape::Str, None, 0),
@@ -123,7 +123,7 @@ mod tests {
                 prop_assert!(is_whole && views.len() == description.fields.len());
                 for (view_, field) in views.iter().zip(&description.fields) {
                     prop_assert_eq!(view_.name, field.name.as_bytes());
-                    let (shape, scalar, length) = view(&field.kind);
+                    let (shape, scalar, length) = shape_of_kind(&field.kind);
                     prop_assert_eq!((view_.shape, view_.scalar), (shape, scalar));
                     prop_assert!(shape != Shape::Array || view_.length == length);
                 }
@@ -139,15 +139,15 @@ mod tests {
         let mut buffer = [0; 256];
         let mut encoder = crate::Encoder::new(&mut buffer, b"app", b"read", 6).expect("room");
         let mut field = |name: &[u8], shape, scalar, length, labels| {
-            encoder.field(name, shape, scalar, length, labels).expect("room");
+            encoder.add_field(name, shape, scalar, length, labels).expect("room");
         };
         field(b"size", Shape::Scalar, Some(Scalar::U32), 0, 0);
         field(b"path", Shape::Str, None, 0, 0);
         field(b"pair", Shape::Array, Some(Scalar::I16), 2, 0);
         field(b"state", Shape::Enumeration, Some(Scalar::U8), 0, 2);
-        encoder.label(b"idle", 0, 0).expect("room");
-        encoder.label(b"busy", 1, 3).expect("room");
-        encoder.field(b"last", Shape::Scalar, Some(Scalar::F64), 0, 0).expect("room");
+        encoder.add_label(b"idle", 0, 0).expect("room");
+        encoder.add_label(b"busy", 1, 3).expect("room");
+        encoder.add_field(b"last", Shape::Scalar, Some(Scalar::F64), 0, 0).expect("room");
         let encoded = encoder.finish();
         let mut views = FieldViews::new(encoded).expect("a description");
         let all: Vec<_> = views.by_ref().map(|field| (field.name, field.shape)).collect();

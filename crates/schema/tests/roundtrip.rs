@@ -6,26 +6,28 @@ use trackway_schema::{
     EncodeError, Encoder, EventDescription, Field, FieldKind, Heading, Label, Scalar, Shape,
 };
 
-fn encode(event: &EventDescription, buffer: &mut [u8]) -> Result<Vec<u8>, EncodeError> {
+fn encode_event(event: &EventDescription, buffer: &mut [u8]) -> Result<Vec<u8>, EncodeError> {
     let provider = event.provider.as_bytes();
     let mut encoder = Encoder::new(buffer, provider, event.name.as_bytes(), event.level)?;
     for field in &event.fields {
         let name = field.name.as_bytes();
         match &field.kind {
-            FieldKind::Scalar(scalar) => encoder.field(name, Shape::Scalar, Some(*scalar), 0, 0)?,
-            FieldKind::Str => encoder.field(name, Shape::Str, None, 0, 0)?,
-            FieldKind::Text => encoder.field(name, Shape::Text, None, 0, 0)?,
+            FieldKind::Scalar(scalar) => {
+                encoder.add_field(name, Shape::Scalar, Some(*scalar), 0, 0)?
+            }
+            FieldKind::Str => encoder.add_field(name, Shape::Str, None, 0, 0)?,
+            FieldKind::Text => encoder.add_field(name, Shape::Text, None, 0, 0)?,
             FieldKind::Array(scalar, length) => {
-                encoder.field(name, Shape::Array, Some(*scalar), *length, 0)?;
+                encoder.add_field(name, Shape::Array, Some(*scalar), *length, 0)?;
             }
             FieldKind::Sequence(scalar) => {
-                encoder.field(name, Shape::Sequence, Some(*scalar), 0, 0)?;
+                encoder.add_field(name, Shape::Sequence, Some(*scalar), 0, 0)?;
             }
             FieldKind::Strings => unreachable!("it is never encoded"),
             FieldKind::Enumeration(scalar, labels) => {
-                encoder.field(name, Shape::Enumeration, Some(*scalar), 0, labels.len())?;
+                encoder.add_field(name, Shape::Enumeration, Some(*scalar), 0, labels.len())?;
                 for label in labels {
-                    encoder.label(label.name.as_bytes(), label.first, label.last)?;
+                    encoder.add_label(label.name.as_bytes(), label.first, label.last)?;
                 }
             }
         }
@@ -33,47 +35,47 @@ fn encode(event: &EventDescription, buffer: &mut [u8]) -> Result<Vec<u8>, Encode
     Ok(encoder.finish().to_vec())
 }
 
-fn name() -> impl Strategy<Value = String> {
+fn any_name() -> impl Strategy<Value = String> {
     "[a-zA-Z_][a-zA-Z0-9_:.]{0,30}"
 }
 
-fn scalar() -> impl Strategy<Value = Scalar> {
+fn any_scalar() -> impl Strategy<Value = Scalar> {
     (1_u8..=15).prop_map(|code| Scalar::from_code(code).expect("a scalar's code"))
 }
 
-fn integer() -> impl Strategy<Value = Scalar> {
+fn any_integer_scalar() -> impl Strategy<Value = Scalar> {
     (1_u8..=12).prop_map(|code| Scalar::from_code(code).expect("a scalar's code"))
 }
 
-fn kind() -> impl Strategy<Value = FieldKind> {
-    let label = (name(), any::<i64>(), any::<i64>()).prop_map(|(name, first, last)| Label {
+fn any_field_kind() -> impl Strategy<Value = FieldKind> {
+    let label = (any_name(), any::<i64>(), any::<i64>()).prop_map(|(name, first, last)| Label {
         name,
         first,
         last,
     });
     prop_oneof![
-        scalar().prop_map(FieldKind::Scalar),
+        any_scalar().prop_map(FieldKind::Scalar),
         Just(FieldKind::Str),
         Just(FieldKind::Text),
-        (scalar(), 1_u16..=1024).prop_map(|(scalar, length)| FieldKind::Array(scalar, length)),
-        scalar().prop_map(FieldKind::Sequence),
-        (integer(), prop::collection::vec(label, 1..5))
+        (any_scalar(), 1_u16..=1024).prop_map(|(scalar, length)| FieldKind::Array(scalar, length)),
+        any_scalar().prop_map(FieldKind::Sequence),
+        (any_integer_scalar(), prop::collection::vec(label, 1..5))
             .prop_map(|(scalar, labels)| FieldKind::Enumeration(scalar, labels)),
     ]
 }
 
-fn event() -> impl Strategy<Value = EventDescription> {
-    let field = (name(), kind()).prop_map(|(name, kind)| Field { name, kind });
-    (name(), name(), 0_u8..=14, prop::collection::vec(field, 0..=32)).prop_map(
+fn any_event() -> impl Strategy<Value = EventDescription> {
+    let field = (any_name(), any_field_kind()).prop_map(|(name, kind)| Field { name, kind });
+    (any_name(), any_name(), 0_u8..=14, prop::collection::vec(field, 0..=32)).prop_map(
         |(provider, name, level, fields)| EventDescription { provider, name, level, fields },
     )
 }
 
 proptest! {
     #[test]
-    fn decoding_undoes_encoding(event in event()) {
+    fn decoding_undoes_encoding(event in any_event()) {
         let mut buffer = [0; 8192];
-        let encoded = encode(&event, &mut buffer).expect("it fits");
+        let encoded = encode_event(&event, &mut buffer).expect("it fits");
         let heading = Heading {
             provider: event.provider.as_bytes(),
             name: event.name.as_bytes(),
@@ -91,9 +93,9 @@ proptest! {
     }
 
     #[test]
-    fn damaged_encodings_never_panic(event in event(), at in any::<usize>(), bits in 1_u8..) {
+    fn damaged_encodings_never_panic(event in any_event(), at in any::<usize>(), bits in 1_u8..) {
         let mut buffer = [0; 8192];
-        let mut encoded = encode(&event, &mut buffer).expect("it fits");
+        let mut encoded = encode_event(&event, &mut buffer).expect("it fits");
         let at = at % encoded.len();
         encoded[at] ^= bits;
         if EventDescription::decode(&encoded).is_ok() {
@@ -104,9 +106,9 @@ proptest! {
     }
 
     #[test]
-    fn a_buffer_that_is_too_small_is_an_error(event in event(), size in 0_usize..64) {
+    fn a_buffer_that_is_too_small_is_an_error(event in any_event(), size in 0_usize..64) {
         let mut buffer = vec![0; size];
-        let result = encode(&event, &mut buffer);
+        let result = encode_event(&event, &mut buffer);
         prop_assert!(result.is_err() || result.is_ok_and(|bytes| bytes.len() <= size));
     }
 }

@@ -6,12 +6,12 @@ use trackway_schema::{ProcessFacts, ProcessRules, Rules, glob_matches};
 /// A line: whether it excludes, its pattern, and the levels that it means, if it says so.
 type Line = (bool, String, Option<(bool, u8)>);
 
-fn line() -> impl Strategy<Value = Line> {
+fn any_line() -> impl Strategy<Value = Line> {
     let levels = prop::option::of((any::<bool>(), 0_u8..=16));
     (any::<bool>(), "[ab*]{0,2}:?[ab*]{0,2}", levels)
 }
 
-fn text(lines: &[Line]) -> String {
+fn format_rules(lines: &[Line]) -> String {
     let text = |(excludes, pattern, levels): &Line| {
         let levels =
             levels.map(|(exactly, level)| format!("\t{}{level}", if exactly { "=" } else { "<=" }));
@@ -21,7 +21,7 @@ fn text(lines: &[Line]) -> String {
 }
 
 /// Returns true if a line selects the event, by its definition.
-fn means((_, pattern, levels): &Line, name: &str, level: u8) -> bool {
+fn line_matches((_, pattern, levels): &Line, name: &str, level: u8) -> bool {
     let in_levels = match *levels {
         None => true,
         Some((_, asked)) if asked > 14 => false,
@@ -34,16 +34,16 @@ fn means((_, pattern, levels): &Line, name: &str, level: u8) -> bool {
 proptest! {
     #[test]
     fn exclusions_win_and_lines_mean_what_they_say(
-        lines in prop::collection::vec(line(), 0..6),
+        lines in prop::collection::vec(any_line(), 0..6),
         provider in "[ab]{1,2}",
         name in "[ab]{1,2}",
         level in 0_u8..=14,
     ) {
         let full = format!("{provider}:{name}");
         let is_meant = |excludes: bool| {
-            lines.iter().any(|line| line.0 == excludes && means(line, &full, level))
+            lines.iter().any(|line| line.0 == excludes && line_matches(line, &full, level))
         };
-        let rules = text(&lines);
+        let rules = format_rules(&lines);
         let rules = Rules::new(rules.as_bytes());
         let selected = rules.selects(provider.as_bytes(), name.as_bytes(), level);
         prop_assert_eq!(selected, is_meant(false) && !is_meant(true));
@@ -63,11 +63,11 @@ proptest! {
     /// Rules with a byte or two changed.
     #[test]
     fn damaged_rules_never_panic(
-        lines in prop::collection::vec(line(), 1..6),
+        lines in prop::collection::vec(any_line(), 1..6),
         at in any::<usize>(),
         byte in any::<u8>(),
     ) {
-        let mut text = text(&lines).into_bytes();
+        let mut text = format_rules(&lines).into_bytes();
         if let Some(place) = at.checked_rem(text.len()) {
             text[place] = byte;
         }

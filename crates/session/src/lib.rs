@@ -13,14 +13,14 @@ mod units;
 
 pub use control::{machine, protocol};
 pub use pacing::{
-    Backing, BufferOptions, BufferPlan, BufferUsage, BuffersError, Calibrator, Change, Initial,
-    Line, Mode, Reading, Reserve, Shortage, TRACEFILES_MAX, Ticker, Tracefiles, TracefilesError,
-    Use,
+    Backing, BufferOptions, BufferPlan, BufferUsage, BuffersError, Calibrator, Change,
+    InitialMemory, Line, Mode, Reading, Reserve, Shortage, TRACEFILES_MAX, Ticker, Tracefiles,
+    TracefilesError, Use,
 };
 pub use spec::{
     ALL_USERS, ChannelSpec, ContextList, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX,
     FilterObject, FilterSource, FilterSpec, KernelBackend, KernelSpec, Level, LevelError, Levels,
-    OptionError, RuleSpec, SessionSpec, SpecError, USERS_MAX, is_name, parse_contexts,
+    OptionError, RuleSpec, SessionSpec, SpecError, USERS_MAX, is_valid_name, parse_contexts,
     parse_preload, rules_text,
 };
 pub use units::{ByteCount, DurationError, SizeError, Time, parse_duration, parse_size};

@@ -3,33 +3,33 @@
 /// CLOCK_MONOTONIC, in ns. Async-signal-safe; no system call where the vDSO serves.
 #[inline]
 pub fn monotonic_ns() -> u64 {
-    read(libc::CLOCK_MONOTONIC)
+    read_clock(libc::CLOCK_MONOTONIC)
 }
 
 /// CLOCK_BOOTTIME, in ns: the clock in which process start times are given.
 pub fn boottime_ns() -> u64 {
-    read(libc::CLOCK_BOOTTIME)
+    read_clock(libc::CLOCK_BOOTTIME)
 }
 
 /// CLOCK_REALTIME, in ns since the epoch.
 pub fn realtime_ns() -> u64 {
-    read(libc::CLOCK_REALTIME)
+    read_clock(libc::CLOCK_REALTIME)
 }
 
-fn read(clock: libc::clockid_t) -> u64 {
+fn read_clock(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a timespec of ours. These clocks exist on every kernel we run on.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
-/// True if this machine has a counter that [`tsc`] reads.
+/// True if this machine has a counter that [`read_tsc`] reads.
 pub const HAS_COUNTER: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// Reads the processor's counter, unfenced: the time-stamp counter of x86-64, the virtual counter
 /// of AArch64. Returns 0 on other machines, where it is not used.
 #[inline(always)]
-pub fn tsc() -> u64 {
+pub fn read_tsc() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: RDTSC has no preconditions where it is not disabled (PR_TSC_SIGSEGV; a program that
     // did that to itself gets what it asked for).
@@ -56,7 +56,7 @@ pub fn tsc() -> u64 {
 /// Waits until all loads before it are done, so that a reading of the counter behind it is not
 /// older than what they saw.
 #[inline(always)]
-pub fn after_loads() {
+pub fn wait_for_loads() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has it.
     unsafe {

@@ -38,7 +38,7 @@ impl Status {
 }
 
 /// Checks that RLIMIT_FSIZE allows files of so many bytes.
-fn may_be_as_long_as(bytes: u64) -> Result<(), Errno> {
+fn check_size_limit(bytes: u64) -> Result<(), Errno> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is ours.
     let known = unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } == 0;
@@ -69,19 +69,19 @@ impl Fd {
         // SAFETY: `stat` has room for what fstat writes.
         Errno::check(unsafe { libc::fstat(self.0, stat.as_mut_ptr()) }.into())?;
         // SAFETY: fstat succeeded, so it is filled in.
-        Ok(status(&unsafe { stat.assume_init() }))
+        Ok(status_from_stat(&unsafe { stat.assume_init() }))
     }
 
     /// fallocate(2): backs `[offset, offset + bytes)` with memory and makes the file that long.
     /// EFBIG where RLIMIT_FSIZE does not allow it; the kernel would send SIGXFSZ, which kills.
     pub fn allocate(&self, offset: u64, bytes: u64) -> Result<(), Errno> {
-        may_be_as_long_as(offset.saturating_add(bytes))?;
+        check_size_limit(offset.saturating_add(bytes))?;
         self.fallocate(0, offset, bytes)
     }
 
     /// ftruncate(2), to make the file so long, without memory behind it. EFBIG as above.
     pub fn lengthen(&self, bytes: u64) -> Result<(), Errno> {
-        may_be_as_long_as(bytes)?;
+        check_size_limit(bytes)?;
         self.shorten(bytes)
     }
 
@@ -217,11 +217,11 @@ pub fn status_of(path: &CStr) -> Result<Status, Errno> {
     // SAFETY: `path` is NUL-terminated and `stat` has room for what stat writes.
     Errno::check(unsafe { libc::stat(path.as_ptr(), stat.as_mut_ptr()) }.into())?;
     // SAFETY: stat succeeded, so it is filled in.
-    Ok(status(&unsafe { stat.assume_init() }))
+    Ok(status_from_stat(&unsafe { stat.assume_init() }))
 }
 
 /// Checks that the calling thread may write there, with its effective ids: faccessat(2).
-pub fn may_write(path: &CStr) -> Result<(), Errno> {
+pub fn check_writable(path: &CStr) -> Result<(), Errno> {
     let (folder, flags) = (libc::AT_FDCWD, libc::AT_EACCESS);
     // SAFETY: `path` is NUL-terminated.
     Errno::check(unsafe { libc::faccessat(folder, path.as_ptr(), libc::W_OK, flags) }.into())
@@ -269,7 +269,7 @@ impl FileSystem {
 }
 
 #[allow(clippy::useless_conversion, reason = "links have 64 bits on x86-64, 32 elsewhere")]
-fn status(stat: &libc::stat) -> Status {
+fn status_from_stat(stat: &libc::stat) -> Status {
     Status {
         mode: stat.st_mode,
         uid: stat.st_uid,

@@ -13,27 +13,27 @@ const SIGNALS: [i32; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQ
 /// Descriptors that can be left to the copy; the last owner closes those above.
 const DESCRIPTORS_MAX: usize = 1 << 16;
 /// Period in which the copy looks whether the process is gone, and the most looks.
-const LOOK_NS: libc::c_long = 5_000_000;
-const LOOKS_MAX: u32 = 60_000;
+const POLL_NS: libc::c_long = 5_000_000;
+const POLLS_MAX: u32 = 60_000;
 
 /// A bit for each descriptor that takes long to close.
-static SLOW: [AtomicU64; DESCRIPTORS_MAX / 64] =
+static SLOW_DESCRIPTORS: [AtomicU64; DESCRIPTORS_MAX / 64] =
     [const { AtomicU64::new(0) }; DESCRIPTORS_MAX / 64];
 /// True if the handler writes a message.
-static SAYS: AtomicBool = AtomicBool::new(false);
+static REPORTS: AtomicBool = AtomicBool::new(false);
 
 /// A guard: while it exists, signals end the process at once.
 #[derive(Debug)]
-pub struct Leaving {
+pub struct FastExitGuard {
     /// Signals that were to end it, and do so again afterwards.
     replaced: [bool; SIGNALS.len()],
 }
 
-impl Leaving {
+impl FastExitGuard {
     /// From here on; it is said on stderr what is left behind if `says`. Signals that are ignored
     /// stay ignored. There is one at a time.
     pub fn at_once(says: bool) -> Self {
-        SAYS.store(says, Ordering::Relaxed);
+        REPORTS.store(says, Ordering::Relaxed);
         let mut replaced = [false; SIGNALS.len()];
         for (signal, replaced) in SIGNALS.into_iter().zip(&mut replaced) {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed();
@@ -46,7 +46,8 @@ impl Leaving {
                 if action.sa_sigaction != libc::SIG_DFL {
                     continue;
                 }
-                action.sa_sigaction = leave as extern "C" fn(libc::c_int) as libc::sighandler_t;
+                action.sa_sigaction =
+                    exit_on_signal as extern "C" fn(libc::c_int) as libc::sighandler_t;
                 action.sa_flags = libc::SA_RESTART;
                 libc::sigfillset(&mut action.sa_mask);
                 *replaced = libc::sigaction(signal, &action, null) == 0;
@@ -58,25 +59,26 @@ impl Leaving {
     /// This descriptor takes long to close.
     pub fn expect_slow(&self, descriptor: i32) {
         let number = usize::try_from(descriptor).unwrap_or(usize::MAX);
-        if let Some(word) = SLOW.get(number / 64) {
+        if let Some(word) = SLOW_DESCRIPTORS.get(number / 64) {
             word.fetch_or(1 << (number % 64), Ordering::Relaxed);
         }
     }
 }
 
-impl Drop for Leaving {
+impl Drop for FastExitGuard {
     fn drop(&mut self) {
         for (signal, _) in SIGNALS.into_iter().zip(self.replaced).filter(|(_, was)| *was) {
             // SAFETY: no handler of ours is involved.
             unsafe { libc::signal(signal, libc::SIG_DFL) };
         }
-        SLOW.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        SLOW_DESCRIPTORS.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 }
 
 /// The handler. All signals are blocked.
-extern "C" fn leave(signal: libc::c_int) {
-    let slow: u32 = SLOW.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
+extern "C" fn exit_on_signal(signal: libc::c_int) {
+    let slow: u32 =
+        SLOW_DESCRIPTORS.iter().map(|word| word.load(Ordering::Relaxed).count_ones()).sum();
     // SAFETY: plain system calls; the child touches no memory of the process's but atomics. (Not
     // fork(3), which takes the C library's locks.)
     unsafe {
@@ -85,7 +87,7 @@ extern "C" fn leave(signal: libc::c_int) {
             if libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) == 0 {
                 hold_until_gone(process);
             }
-            report(slow);
+            report_slow_descriptors(slow);
         }
         libc::signal(signal, libc::SIG_DFL);
         libc::kill(libc::getpid(), signal);
@@ -104,7 +106,7 @@ extern "C" fn leave(signal: libc::c_int) {
 unsafe fn hold_until_gone(process: libc::pid_t) -> ! {
     // SAFETY: descriptors, signals and a name of its own.
     unsafe {
-        for (number, word) in (0..).zip(&SLOW) {
+        for (number, word) in (0..).zip(&SLOW_DESCRIPTORS) {
             let word = word.load(Ordering::Relaxed);
             let others = (0..64).filter(|bit| word >> bit & 1 == 0);
             others.for_each(|bit| {
@@ -115,8 +117,8 @@ unsafe fn hold_until_gone(process: libc::pid_t) -> ! {
         libc::setsid();
         libc::chdir(c"/".as_ptr());
         libc::prctl(libc::PR_SET_NAME, c"trackway-detach".as_ptr(), 0, 0, 0);
-        let look = libc::timespec { tv_sec: 0, tv_nsec: LOOK_NS };
-        for _ in 0..LOOKS_MAX {
+        let look = libc::timespec { tv_sec: 0, tv_nsec: POLL_NS };
+        for _ in 0..POLLS_MAX {
             if libc::getppid() != process {
                 break;
             }
@@ -143,8 +145,8 @@ impl fmt::Write for Line {
 }
 
 /// Says what is left behind.
-fn report(slow: u32) {
-    if !SAYS.load(Ordering::Relaxed) {
+fn report_slow_descriptors(slow: u32) {
+    if !REPORTS.load(Ordering::Relaxed) {
         return;
     }
     let mut line = Line { bytes: [0; 200], length: 0 };

@@ -103,7 +103,7 @@ impl Mapping {
         let [writable, needed] =
             [self.bytes, needed].map(|end| end.saturating_sub(from).min(length));
         let target: *mut libc::c_void = self.base.wrapping_add(from as usize).cast();
-        let Some(mut zeros) = Zeros::new(length, writable, needed) else {
+        let Some(mut zeros) = ZeroPages::new(length, writable, needed) else {
             // No address space for both (RLIMIT_AS).
             let flags =
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
@@ -122,7 +122,7 @@ impl Mapping {
     /// # Errors
     ///
     /// As [`Self::blank`]; or if the zeros are shorter.
-    pub fn blank_by(&self, zeros: &mut Zeros, end: u64) -> Result<(), Errno> {
+    pub fn blank_by(&self, zeros: &mut ZeroPages, end: u64) -> Result<(), Errno> {
         let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
         let end = end.min(self.reserved);
         if end > zeros.length {
@@ -186,7 +186,7 @@ const SHARED: libc::c_int = libc::MAP_SHARED | libc::MAP_NORESERVE;
 /// Private ones; or, where the program may have no more data (RLIMIT_DATA), shared ones, which that
 /// limit does not count.
 #[derive(Debug)]
-pub struct Zeros {
+pub struct ZeroPages {
     base: *mut libc::c_void,
     length: u64,
     /// Size of the writable part, in bytes.
@@ -197,7 +197,7 @@ pub struct Zeros {
     moved_bytes: u64,
 }
 
-impl Zeros {
+impl ZeroPages {
     /// `length` bytes, of which the first `writable` are so; or, where there is no such memory, the
     /// first `needed`. `None`: there is not so much either.
     pub fn new(length: u64, writable: u64, needed: u64) -> Option<Self> {
@@ -225,7 +225,7 @@ impl Zeros {
     }
 }
 
-impl Zeros {
+impl ZeroPages {
     /// Returns true if they are what [`Self::new`] would make.
     pub const fn suffice(&self, length: u64, writable: u64, needed: u64) -> bool {
         let end = if self.is_least { needed } else { writable };
@@ -238,7 +238,7 @@ impl Zeros {
     }
 }
 
-impl Drop for Zeros {
+impl Drop for ZeroPages {
     fn drop(&mut self) {
         let (moved_bytes, length) = (self.moved_bytes as usize, self.length as usize);
         if moved_bytes < length {
@@ -250,7 +250,7 @@ impl Drop for Zeros {
 
 /// One page that a fork child finds zeroed (MADV_WIPEONFORK, madvise(2)), or `None` where the
 /// kernel cannot.
-pub fn wiped_on_fork() -> Option<*mut u64> {
+pub fn map_wiped_on_fork() -> Option<*mut u64> {
     const PAGE: usize = 4096;
     // SAFETY: a new private mapping touches nothing of ours.
     unsafe {
@@ -283,7 +283,7 @@ pub fn wiped_on_fork() -> Option<*mut u64> {
 ///
 /// # Safety
 /// So many bytes from `at` on are whole pages, and their content is not needed.
-pub unsafe fn executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
+pub unsafe fn map_executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
     /// Since Linux 6.3 it has to be said whether the file may be executed; before, it cannot be.
     const MFD_EXEC: libc::c_uint = 0x10;
     let create = |flags| {
@@ -316,7 +316,7 @@ pub unsafe fn executable(at: *mut u8, bytes: usize) -> Option<*mut u8> {
 ///
 /// # Safety
 /// The content of the mapped pages is not needed.
-pub unsafe fn put_zeros(at: *mut u8, bytes: usize) {
+pub unsafe fn map_zeros(at: *mut u8, bytes: usize) {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
     // SAFETY: by contract.
     unsafe { libc::mmap(at.cast(), bytes, WRITABLE, flags, -1, 0) };
@@ -336,9 +336,9 @@ mod tests {
             if child == 0 {
                 let limit = libc::rlimit { rlim_cur: 4096, rlim_max: 4096 };
                 let is_set = libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
-                let zeros = Zeros::new(8192, 8192, 8192);
+                let zeros = ZeroPages::new(8192, 8192, 8192);
                 let Some(zeros) = zeros else { libc::_exit(2) };
-                let executable = executable(zeros.base.cast(), 8192);
+                let executable = map_executable(zeros.base.cast(), 8192);
                 libc::_exit(i32::from(!is_set || executable.is_some()));
             }
             let mut status = 0;

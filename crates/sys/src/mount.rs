@@ -16,7 +16,7 @@ const FSCONFIG_CMD_CREATE: u32 = 6;
 
 /// The root folder of a file system of this type, as a mount that no folder shows. For those that
 /// need no device or option. EPERM without CAP_SYS_ADMIN; ENOSYS before Linux 5.2.
-pub fn detached(kind: &CStr) -> Result<Fd, Errno> {
+pub fn mount_detached(kind: &CStr) -> Result<Fd, Errno> {
     // SAFETY: `kind` is NUL-terminated.
     let context = unsafe { libc::syscall(libc::SYS_fsopen, kind.as_ptr(), FSOPEN_CLOEXEC) };
     let context = Fd::adopt(Errno::check(context)? as i32);

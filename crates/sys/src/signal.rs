@@ -93,7 +93,7 @@ pub fn ignore_size_limit() -> bool {
 }
 
 /// Undoes [`ignore_size_limit`], for a program that is to be started. Async-signal-safe.
-pub fn heed_size_limit() {
+pub fn restore_size_limit() {
     // SAFETY: no handler of ours is involved.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
 }
@@ -126,7 +126,7 @@ pub fn send(pid: u32, signal: i32) -> Result<(), Errno> {
 
 /// Ends the calling process by `signal`, as a program that was started does for the one that it
 /// started; without a core file, since the failure is not ours.
-pub fn die_of(signal: i32) -> ! {
+pub fn end_by_signal(signal: i32) -> ! {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: plain calls on values of ours.
     unsafe {
@@ -144,15 +144,19 @@ pub fn die_of(signal: i32) -> ! {
 pub const GUARDS_MAX: usize = 2048;
 
 /// A guarded mapping. Its place is never used for another: the mapping stays for good.
-struct Guarded {
+struct GuardedMapping {
     /// Zero: there is none.
     base: AtomicUsize,
     bytes: AtomicUsize,
     hit: AtomicBool,
 }
 
-static GUARDED: [Guarded; GUARDS_MAX] = [const {
-    Guarded { base: AtomicUsize::new(0), bytes: AtomicUsize::new(0), hit: AtomicBool::new(false) }
+static GUARDED: [GuardedMapping; GUARDS_MAX] = [const {
+    GuardedMapping {
+        base: AtomicUsize::new(0),
+        bytes: AtomicUsize::new(0),
+        hit: AtomicBool::new(false),
+    }
 }; GUARDS_MAX];
 /// Number of places that were requested; more than there are, once one too many was.
 static GUARDS: AtomicUsize = AtomicUsize::new(0);
@@ -212,7 +216,7 @@ extern "C" fn on_bus_error(
         if base == 0 || address < base || address - base >= bytes {
             continue;
         }
-        if put_zeros(base, bytes, address) {
+        if map_zeros(base, bytes, address) {
             guarded.hit.store(true, Ordering::Relaxed);
             return;
         }
@@ -224,7 +228,7 @@ extern "C" fn on_bus_error(
 
 /// Puts zero pages in place of `[base, base + bytes)`; where the system promises no more memory
 /// than it has (overcommit_memory 2), in place of what is around `address` in it.
-fn put_zeros(base: usize, bytes: usize, address: usize) -> bool {
+fn map_zeros(base: usize, bytes: usize, address: usize) -> bool {
     const PIECE: usize = 1 << 20;
     let piece = (address & !(PIECE - 1)).max(base);
     let piece_bytes = PIECE.min(base + bytes - piece);

@@ -4,13 +4,13 @@ use crate::Errno;
 
 /// gettid(2).
 #[inline]
-pub fn tid() -> u32 {
+pub fn current_tid() -> u32 {
     // SAFETY: gettid has no preconditions.
     (unsafe { libc::syscall(libc::SYS_gettid) }) as u32
 }
 
 /// The CPU that the thread runs on, from getcpu(2); 0 where it cannot be told.
-pub fn cpu() -> u32 {
+pub fn current_cpu() -> u32 {
     // SAFETY: sched_getcpu has no preconditions.
     unsafe { libc::sched_getcpu() }.max(0).cast_unsigned()
 }

@@ -4,7 +4,7 @@ use crate::Errno;
 use crate::file::Fd;
 
 /// pidfd_open(2): readable when the process has ended.
-pub fn process_fd(pid: u32) -> Result<Fd, Errno> {
+pub fn open_process_fd(pid: u32) -> Result<Fd, Errno> {
     // SAFETY: no memory of ours is involved.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
     Errno::check(fd).map(|fd| Fd::adopt(fd as i32))
@@ -37,9 +37,9 @@ pub fn is_unread(fd: i32) -> Result<bool, Errno> {
 /// A descriptor that is waited for, and what it is ready for.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
-pub struct Awaited(libc::pollfd);
+pub struct PollEntry(libc::pollfd);
 
-impl Awaited {
+impl PollEntry {
     /// Waits until there is something to read, or the other end is closed.
     pub fn readable(fd: i32) -> Self {
         Self(libc::pollfd { fd, events: libc::POLLIN, revents: 0 })
@@ -56,20 +56,20 @@ impl Awaited {
         Self(libc::pollfd { fd, events: libc::POLLOUT, revents: 0 })
     }
 
-    /// Returns true if it was ready for anything, after [`any`].
+    /// Returns true if it was ready for anything, after [`wait_for_any`].
     pub const fn is_ready(&self) -> bool {
         self.0.revents != 0
     }
 }
 
-impl core::fmt::Debug for Awaited {
+impl core::fmt::Debug for PollEntry {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         formatter.debug_tuple("Awaited").field(&self.0.fd).field(&self.0.revents).finish()
     }
 }
 
 /// Waits until one of these is ready, or a signal comes, for at most `timeout_ns`.
-pub fn any(awaited: &mut [Awaited], timeout_ns: u64) -> Result<(), Errno> {
+pub fn wait_for_any(awaited: &mut [PollEntry], timeout_ns: u64) -> Result<(), Errno> {
     let timeout = libc::timespec {
         tv_sec: (timeout_ns / 1_000_000_000).cast_signed(),
         tv_nsec: (timeout_ns % 1_000_000_000).cast_signed(),
@@ -87,7 +87,7 @@ pub fn any(awaited: &mut [Awaited], timeout_ns: u64) -> Result<(), Errno> {
 }
 
 /// Waits until one of two descriptors is readable, for at most `timeout_ns`; says which are.
-pub fn readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Errno> {
+pub fn wait_readable(fds: [Option<&Fd>; 2], timeout_ns: u64) -> Result<[bool; 2], Errno> {
     let mut polled = fds.map(|fd| libc::pollfd {
         // poll(2) passes over negative ones.
         fd: fd.map_or(-1, Fd::raw),

@@ -16,7 +16,7 @@ pub struct CountingAllocator;
 
 /// Allocations of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Allocated {
+pub struct AllocationStats {
     /// The most bytes that were there at once, beyond those that were there before.
     pub most_bytes: u64,
     /// Number of requests for memory: a measure of work that no clock is needed for.
@@ -25,48 +25,48 @@ pub struct Allocated {
 
 thread_local! {
     /// Bytes that this thread has allocated and not freed. Below zero where it frees others'.
-    static NOW: Cell<i64> = const { Cell::new(0) };
-    static MOST: Cell<i64> = const { Cell::new(0) };
-    static TIMES: Cell<u64> = const { Cell::new(0) };
+    static CURRENT_BYTES: Cell<i64> = const { Cell::new(0) };
+    static PEAK_BYTES: Cell<i64> = const { Cell::new(0) };
+    static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-fn grown(bytes: usize) {
+fn count_allocation(bytes: usize) {
     // While a thread ends, its counters may be gone: there is nothing to measure then.
-    let _ = NOW.try_with(|now| {
+    let _ = CURRENT_BYTES.try_with(|now| {
         now.set(now.get() + bytes as i64);
-        let _ = MOST.try_with(|most| most.set(most.get().max(now.get())));
+        let _ = PEAK_BYTES.try_with(|most| most.set(most.get().max(now.get())));
     });
-    let _ = TIMES.try_with(|times| times.set(times.get() + 1));
+    let _ = ALLOCATIONS.try_with(|times| times.set(times.get() + 1));
 }
 
-fn shrunk(bytes: usize) {
-    let _ = NOW.try_with(|now| now.set(now.get() - bytes as i64));
+fn count_deallocation(bytes: usize) {
+    let _ = CURRENT_BYTES.try_with(|now| now.set(now.get() - bytes as i64));
 }
 
 // SAFETY: all is done by `System`, whose contract is the same; counting allocates nothing.
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        grown(layout.size());
+        count_allocation(layout.size());
         // SAFETY: the caller's obligation is the same.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        grown(layout.size());
+        count_allocation(layout.size());
         // SAFETY: the caller's obligation is the same.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
-        shrunk(layout.size());
+        count_deallocation(layout.size());
         // SAFETY: the caller's obligation is the same.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // Both are there while it copies.
-        grown(size);
-        shrunk(layout.size());
+        count_allocation(size);
+        count_deallocation(layout.size());
         // SAFETY: the caller's obligation is the same.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -74,30 +74,30 @@ unsafe impl GlobalAlloc for CountingAllocator {
 
 /// Runs `code` and says what this thread allocated meanwhile. Zeros if the process's allocator is
 /// not a [`CountingAllocator`].
-pub fn measured<R>(code: impl FnOnce() -> R) -> (R, Allocated) {
-    let before = NOW.get();
-    MOST.set(before);
-    let times = TIMES.get();
+pub fn measure_allocations<R>(code: impl FnOnce() -> R) -> (R, AllocationStats) {
+    let before = CURRENT_BYTES.get();
+    PEAK_BYTES.set(before);
+    let times = ALLOCATIONS.get();
     let result = code();
-    let most_bytes = u64::try_from(MOST.get() - before).unwrap_or(0);
-    (result, Allocated { most_bytes, times: TIMES.get() - times })
+    let most_bytes = u64::try_from(PEAK_BYTES.get() - before).unwrap_or(0);
+    (result, AllocationStats { most_bytes, times: ALLOCATIONS.get() - times })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{CountingAllocator, measured};
+    use super::{CountingAllocator, measure_allocations};
 
     #[global_allocator]
     static ALLOCATOR: CountingAllocator = CountingAllocator;
 
     #[test]
     fn counts_what_is_there_at_once() {
-        let ((), first) = measured(|| {
+        let ((), first) = measure_allocations(|| {
             drop(std::hint::black_box(vec![0_u8; 1000]));
             drop(std::hint::black_box(vec![1_u8; 3000]));
         });
         assert_eq!((first.most_bytes, first.times), (3000, 2));
-        let ((), none) = measured(|| {});
+        let ((), none) = measure_allocations(|| {});
         assert_eq!((none.most_bytes, none.times), (0, 0));
     }
 }

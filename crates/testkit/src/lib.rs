@@ -12,14 +12,14 @@ pub mod random;
 pub mod record;
 pub mod user;
 
-pub use allocations::{Allocated, CountingAllocator, measured};
+pub use allocations::{AllocationStats, CountingAllocator, measure_allocations};
 pub use folder::TemporaryFolder;
-pub use pages::{AtTheEnd, Executable, Guarded};
+pub use pages::{Executable, GuardedBytes, GuardedValue};
 pub use random::Random;
 pub use record::{Header, Record, Records};
-pub use user::{is_root, skipped};
+pub use user::{is_root, report_skipped};
 
 /// Returns what a program wrote, as text; what is not UTF-8 is U+FFFD.
-pub fn text(bytes: &[u8]) -> String {
+pub fn lossy_text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

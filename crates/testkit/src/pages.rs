@@ -76,12 +76,12 @@ impl Executable {
 
 /// Bytes whose end is the end of access.
 #[derive(Debug)]
-pub struct Guarded {
+pub struct GuardedBytes {
     mapping: Mapping,
     size: usize,
 }
 
-impl Guarded {
+impl GuardedBytes {
     /// A copy of these bytes.
     ///
     /// # Panics
@@ -103,12 +103,12 @@ impl Guarded {
 
 /// A value whose end is the end of access.
 #[derive(Debug)]
-pub struct AtTheEnd<T> {
+pub struct GuardedValue<T> {
     mapping: Mapping,
     value: PhantomData<T>,
 }
 
-impl<T> AtTheEnd<T> {
+impl<T> GuardedValue<T> {
     /// Puts it there.
     ///
     /// # Panics
@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     /// Returns true if reading this byte ends a child.
-    fn traps(at: *const u8) -> bool {
+    fn reading_traps(at: *const u8) -> bool {
         // SAFETY: the child does nothing but read and end.
         match unsafe { libc::fork() } {
             0 => {
@@ -154,13 +154,13 @@ mod tests {
 
     #[test]
     fn the_byte_behind_the_end_traps() {
-        let guarded = Guarded::new(b"abc");
+        let guarded = GuardedBytes::new(b"abc");
         assert_eq!(guarded.bytes(), b"abc");
         let start = guarded.bytes().as_ptr();
-        assert!(!traps(start.wrapping_add(2)));
-        assert!(traps(start.wrapping_add(3)));
-        let value = AtTheEnd::new([1_u64, 2]);
+        assert!(!reading_traps(start.wrapping_add(2)));
+        assert!(reading_traps(start.wrapping_add(3)));
+        let value = GuardedValue::new([1_u64, 2]);
         assert_eq!(value.get(), &[1, 2]);
-        assert!(traps(value.get().as_ptr_range().end.cast()));
+        assert!(reading_traps(value.get().as_ptr_range().end.cast()));
     }
 }

@@ -1,13 +1,14 @@
 //! The user who runs a test, and the tests that root must run in addition.
 //!
 //! `scripts/suite` runs the tests that record as an ordinary user. A test whose outcome depends on
-//! root writes its name into the file that [`AGAIN`] names; root then runs exactly those tests.
+//! root writes its name into the file that [`AGAIN_VARIABLE`] names; root then runs exactly those
+//! tests.
 #![expect(unsafe_code, reason = "geteuid(2)")]
 
 use std::io::Write as _;
 
 /// The environment variable that names the file.
-pub const AGAIN: &str = "TRACKWAY_TEST_AGAIN";
+pub const AGAIN_VARIABLE: &str = "TRACKWAY_TEST_AGAIN";
 
 /// Returns true if the test runs as root. A test that calls this as another user is run as root,
 /// too.
@@ -23,7 +24,7 @@ pub fn is_root() -> bool {
 /// Reports why the rest of a test is left out: what the machine lacks, or the user may not do.
 ///
 /// Tests are never `#[ignore]`d; one that cannot run reports that and returns.
-pub fn skipped(reason: impl core::fmt::Display) {
+pub fn report_skipped(reason: impl core::fmt::Display) {
     // The second run reports what it skips.
     if request_again() {
         return;
@@ -38,7 +39,7 @@ pub fn skipped(reason: impl core::fmt::Display) {
 /// Writes the name of this test into the file of tests that root runs, too. Returns `false` where
 /// no second run follows.
 fn request_again() -> bool {
-    let Some(path) = std::env::var_os(AGAIN) else { return false };
+    let Some(path) = std::env::var_os(AGAIN_VARIABLE) else { return false };
     let thread = std::thread::current();
     // A test's thread has the test's name. With one thread at a time there is only the main thread,
     // and of threads that a test starts the test is not known: then the whole program is run again.

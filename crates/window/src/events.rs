@@ -15,7 +15,7 @@ use crate::Window;
 /// Slots that an insertion looks at.
 const PROBES_MAX: usize = 256;
 /// Looks at a slot that another process is filling in, before the insertion goes on to the next.
-const PATIENCE: usize = 2000;
+const FILLING_CHECKS_MAX: usize = 2000;
 
 /// A copy of an encoded description.
 pub struct DescriptionBytes {
@@ -34,7 +34,7 @@ impl Window {
     /// Finds or adds the event with this encoded description; its number. `None`: the table or
     /// the arena is full (counted in the header).
     pub fn intern_event(&self, encoded: &[u8]) -> Option<u32> {
-        let hash = trackway_schema::hash(encoded);
+        let hash = trackway_schema::fnv1a_hash(encoded);
         let first = hash as usize % EVENTS_MAX;
         for index in (0..PROBES_MAX).map(|probe| (first + probe) % EVENTS_MAX) {
             let event = self.event(index);
@@ -74,7 +74,7 @@ impl Window {
 
     fn settled_state(&self, index: usize) -> u32 {
         let state = &self.event(index).state;
-        for _ in 0..PATIENCE {
+        for _ in 0..FILLING_CHECKS_MAX {
             // ORDERING: Acquire pairs with the Release that makes a slot READY.
             match state.load(Ordering::Acquire) {
                 event_state::FILLING => core::hint::spin_loop(),
@@ -90,7 +90,7 @@ impl Window {
         let bytes = u32::try_from(encoded.len()).ok()?;
         // Not taken and given back: what others take meanwhile would be given out again.
         let arena_used = &header.arena_used;
-        let taken = (0..PATIENCE).find_map(|_| {
+        let taken = (0..FILLING_CHECKS_MAX).find_map(|_| {
             let used = arena_used.load(Ordering::Relaxed);
             let end = used.checked_add(bytes).filter(|&end| end as usize <= ARENA_BYTES);
             let Some(end) = end else { return Some(None) };
@@ -130,7 +130,7 @@ impl Window {
     }
 
     /// Copies the part of event `index` that rules match into `beginning`.
-    pub(crate) fn heading<'copy>(
+    pub(crate) fn read_heading<'copy>(
         &self,
         index: usize,
         beginning: &'copy mut [u8; Heading::BYTES_MAX],

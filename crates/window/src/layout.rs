@@ -131,15 +131,15 @@ impl SessionLayout {
     /// Copies and checks the session in slot `index`. `None` if it is not one that may be written
     /// or read (free, being built, or with values that no recorder writes).
     pub fn read(window: &Window, index: usize) -> Option<Self> {
-        Self::copy(window, index, state::ACTIVE)
+        Self::read_from_state(window, index, state::ACTIVE)
     }
 
     /// Reads the layout for the recorder that holds the slot, also while it is being built.
     pub fn read_as_recorder(window: &Window, index: usize) -> Option<Self> {
-        Self::copy(window, index, state::BUILDING)
+        Self::read_from_state(window, index, state::BUILDING)
     }
 
-    fn copy(window: &Window, index: usize, least_state: u32) -> Option<Self> {
+    fn read_from_state(window: &Window, index: usize, least_state: u32) -> Option<Self> {
         let session: &Session = window.session(index);
         // ORDERING: Acquire pairs with the Release with which the recorder publishes a generation;
         // what is read below belongs to it, or the generation has changed when we check again.

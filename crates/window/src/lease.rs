@@ -14,7 +14,7 @@
 use core::sync::atomic::{Ordering, fence};
 
 use trackway_abi::session::Clock;
-use trackway_sys::clock::{HAS_COUNTER, tsc};
+use trackway_sys::clock::{HAS_COUNTER, read_tsc};
 
 /// Returns true if a lease until `until_ns` is over, in a session with this clock, where
 /// CLOCK_MONOTONIC is `now_ns`.
@@ -33,7 +33,7 @@ pub fn lease_is_over(until_ns: u64, now_ns: u64, clock: &Clock) -> bool {
     if sequence & 1 != 0 || clock.sequence.load(Ordering::Relaxed) != sequence {
         return false; // the recorder is at it
     }
-    let ticks = tsc().wrapping_sub(base_tsc);
+    let ticks = read_tsc().wrapping_sub(base_tsc);
     // A line that is older than it may be is good enough for this. A counter that is before the
     // line began anew with the machine.
     if !HAS_COUNTER || span == 0 || ticks > u64::MAX / 2 {
@@ -48,9 +48,9 @@ mod tests {
     use super::*;
 
     /// A line of two ticks a nanosecond, on which it is `now_ns` now.
-    fn line(now_ns: u64) -> Clock {
+    fn clock_with_line(now_ns: u64) -> Clock {
         let clock = Clock::default();
-        clock.base_tsc.store(tsc(), Ordering::Relaxed);
+        clock.base_tsc.store(read_tsc(), Ordering::Relaxed);
         clock.multiplier.store(1 << 31, Ordering::Relaxed);
         clock.base_ns.store(now_ns, Ordering::Relaxed);
         clock.span.store(1, Ordering::Relaxed);
@@ -62,24 +62,33 @@ mod tests {
     #[test]
     fn a_lease_is_over_where_clock_and_counter_say_so() {
         if !HAS_COUNTER {
-            assert!(lease_is_over(1, 2, &line(0)));
+            assert!(lease_is_over(1, 2, &clock_with_line(0)));
             return;
         }
         let now = 100 * HOUR_NS;
         let over = |until, clock: &Clock| lease_is_over(until, now, clock);
-        assert!(over(now - HOUR_NS, &line(now)));
-        assert!(!over(now + HOUR_NS, &line(now)));
-        assert!(!over(now - HOUR_NS, &line(now - 2 * HOUR_NS)), "the namespace is ahead");
-        assert!(!over(now + HOUR_NS, &line(now + 2 * HOUR_NS)), "the counter went on in its sleep");
-        assert!(!over(now - HOUR_NS, &line(now - HOUR_NS / 2 * 3)), "however old the line is");
+        assert!(over(now - HOUR_NS, &clock_with_line(now)));
+        assert!(!over(now + HOUR_NS, &clock_with_line(now)));
+        assert!(
+            !over(now - HOUR_NS, &clock_with_line(now - 2 * HOUR_NS)),
+            "the namespace is ahead"
+        );
+        assert!(
+            !over(now + HOUR_NS, &clock_with_line(now + 2 * HOUR_NS)),
+            "the counter went on in its sleep"
+        );
+        assert!(
+            !over(now - HOUR_NS, &clock_with_line(now - HOUR_NS / 2 * 3)),
+            "however old the line is"
+        );
     }
 
     #[test]
     fn without_a_line_the_clock_decides_and_who_draws_one_is_alive() {
         assert!(lease_is_over(1, 2, &Clock::default()));
         assert!(!lease_is_over(2, 2, &Clock::default()));
-        let clock = line(0);
-        clock.base_tsc.store(tsc().wrapping_add(1 << 62), Ordering::Relaxed);
+        let clock = clock_with_line(0);
+        clock.base_tsc.store(read_tsc().wrapping_add(1 << 62), Ordering::Relaxed);
         assert!(lease_is_over(1, 2, &clock), "its counter began anew");
         clock.sequence.store(1, Ordering::Relaxed);
         assert!(!lease_is_over(1, 2, &clock));

@@ -43,7 +43,7 @@ use trackway_abi::window::{
 use trackway_ring::{Damage, Memory, claim, copy_by_words, lockless};
 use trackway_sys::Errno;
 use trackway_sys::file::Fd;
-use trackway_sys::memory::{Mapping, Zeros};
+use trackway_sys::memory::{Mapping, ZeroPages};
 
 /// Returns the header's word for a file of which `bytes` are backed: greater for more.
 pub const fn backed_word(bytes: u64) -> u64 {
@@ -142,13 +142,13 @@ impl Window {
 
     /// Zero pages for all of the window, to be had while the process may have them; `needed` as for
     /// [`Self::blank`].
-    pub fn zeros(&self, needed: u64) -> Option<Zeros> {
-        Zeros::new(self.reserved_bytes(), self.mapped_bytes(), needed)
+    pub fn zeros(&self, needed: u64) -> Option<ZeroPages> {
+        ZeroPages::new(self.reserved_bytes(), self.mapped_bytes(), needed)
     }
 
     /// Blanks the window like [`Self::blank`], with zero pages that were prepared: first the fixed
     /// part, then the rest.
-    pub fn blank_by(&self, zeros: &mut Zeros, fixed_part: bool) -> Result<(), Errno> {
+    pub fn blank_by(&self, zeros: &mut ZeroPages, fixed_part: bool) -> Result<(), Errno> {
         let end = if fixed_part { DATA_OFFSET as u64 } else { self.reserved_bytes() };
         self.mapping.blank_by(zeros, end)
     }

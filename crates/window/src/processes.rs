@@ -92,7 +92,7 @@ impl Window {
                     && process.pid_namespace.load(Ordering::Relaxed) == identity.pid_namespace;
                 pid == 0 || same || is_dead(index)
             };
-            if take(process, identity.pid, is_free).is_err() {
+            if take_entry(process, identity.pid, is_free).is_err() {
                 continue;
             }
             let incarnation = process.incarnation.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
@@ -178,12 +178,12 @@ impl Window {
         for index in 0..PROCESSES_MAX {
             let process = self.process(index);
             let is_dead = |pid| pid != 0 && life_of(&self.identity_at(index), 0) == Life::Dead;
-            match take(process, 0, is_dead) {
+            match take_entry(process, 0, is_dead) {
                 // ORDERING: Release pairs with the Acquire of the next process that takes it.
                 Ok(()) => process.pid.store(0, Ordering::Release),
-                Err(Refused::Lives) => alive += 1,
+                Err(EntryRefusal::Lives) => alive += 1,
                 // Another process is at it.
-                Err(Refused::Free | Refused::Busy) => {}
+                Err(EntryRefusal::Free | EntryRefusal::Busy) => {}
             }
         }
         alive
@@ -192,7 +192,7 @@ impl Window {
 
 /// Why a place cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Refused {
+enum EntryRefusal {
     /// The entry is free, and `is_free` rejects that.
     Free,
     /// Its process lives.
@@ -207,7 +207,11 @@ enum Refused {
 /// Between the look and the exchange the place may have been freed and taken by another process
 /// with the same id, which lives: ids are used again, and are the same in different namespaces. So
 /// the incarnation must be the same before and after.
-fn take(process: &Process, pid: u32, is_free: impl Fn(u32) -> bool) -> Result<(), Refused> {
+fn take_entry(
+    process: &Process,
+    pid: u32,
+    is_free: impl Fn(u32) -> bool,
+) -> Result<(), EntryRefusal> {
     let incarnation = process.incarnation.load(Ordering::Relaxed);
     // ORDERING: Acquire pairs with the Release of the entry's owner: its fields are there, and are
     // read after this. And it keeps the load above before it. (An incarnation that is older than
@@ -215,21 +219,21 @@ fn take(process: &Process, pid: u32, is_free: impl Fn(u32) -> bool) -> Result<()
     core::sync::atomic::fence(Ordering::Acquire);
     let found = process.pid.load(Ordering::Acquire);
     if found & PROCESS_ENTERING != 0 {
-        return Err(Refused::Busy);
+        return Err(EntryRefusal::Busy);
     }
     if !is_free(found) {
-        return Err(if found == 0 { Refused::Free } else { Refused::Lives });
+        return Err(if found == 0 { EntryRefusal::Free } else { EntryRefusal::Lives });
     }
     // ORDERING: AcqRel: what the taker writes comes after the taking, for all; and what the one
     // before wrote is seen.
     process
         .pid
         .compare_exchange(found, pid | PROCESS_ENTERING, Ordering::AcqRel, Ordering::Relaxed)
-        .map_err(|_| Refused::Busy)?;
+        .map_err(|_| EntryRefusal::Busy)?;
     if process.incarnation.load(Ordering::Relaxed) != incarnation {
         // ORDERING: Release: as its owner left it.
         process.pid.store(found, Ordering::Release);
-        return Err(Refused::Busy);
+        return Err(EntryRefusal::Busy);
     }
     Ok(())
 }
@@ -247,13 +251,13 @@ mod tests {
             process.incarnation.fetch_add(1, Ordering::Relaxed);
             true
         };
-        assert_eq!(take(&process, 8, taken_meanwhile), Err(Refused::Busy));
+        assert_eq!(take_entry(&process, 8, taken_meanwhile), Err(EntryRefusal::Busy));
         assert_eq!(process.pid.load(Ordering::Relaxed), 7, "as it was");
-        assert_eq!(take(&process, 8, |_| false), Err(Refused::Lives));
-        assert_eq!(take(&process, 8, |found| found == 7), Ok(()));
+        assert_eq!(take_entry(&process, 8, |_| false), Err(EntryRefusal::Lives));
+        assert_eq!(take_entry(&process, 8, |found| found == 7), Ok(()));
         assert_eq!(process.pid.load(Ordering::Relaxed), 8 | PROCESS_ENTERING);
-        assert_eq!(take(&process, 9, |_| true), Err(Refused::Busy));
+        assert_eq!(take_entry(&process, 9, |_| true), Err(EntryRefusal::Busy));
         process.pid.store(0, Ordering::Relaxed);
-        assert_eq!(take(&process, 0, |found| found != 0), Err(Refused::Free));
+        assert_eq!(take_entry(&process, 0, |found| found != 0), Err(EntryRefusal::Free));
     }
 }

@@ -79,11 +79,11 @@ const EXCHANGES_MAX: usize = 1000;
 /// Value in the place of words of a window that the process has left (`RETARGET` of
 /// `agent::state::event_archive`): it stands for no sessions, and nothing is taken from it. (Where
 /// 32 sessions want an event, a writer clears none of their bits.)
-const LEFT: u32 = u32::MAX;
+const LEFT_WINDOW_WORD: u32 = u32::MAX;
 
 /// The state that decides about a session's bits, in addition to the rules' bytes.
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct SelectionState {
     revision: u32,
     /// The slot whose bit an event gets that the rules select: the session's, or its successor's.
     target: usize,
@@ -91,7 +91,7 @@ struct Standing {
     is_open: bool,
 }
 
-impl Standing {
+impl SelectionState {
     fn of(window: &Window, slot: usize) -> Self {
         let is_active = |session: &Session| {
             // ORDERING: Acquire pairs with the recorder's store of ACTIVE: the rest was there.
@@ -151,7 +151,7 @@ impl Window {
         let session = self.session(slot);
         let mut text = [0_u8; RULES_BYTES_MAX];
         let length = (session.rules_bytes.load(Ordering::Relaxed) as usize).min(RULES_BYTES_MAX);
-        copy(&session.rules, &mut text[..length]);
+        copy_shared_bytes(&session.rules, &mut text[..length]);
         // ORDERING: Acquire keeps the bytes before this second look; see `set_rules`.
         fence(Ordering::Acquire);
         let is_whole = session.rules_revision.load(Ordering::Relaxed) == revision;
@@ -172,14 +172,14 @@ impl Window {
         index: usize,
         heading: &Heading<'_>,
     ) -> bool {
-        self.settle(layout.index, index, heading, &mut || {})
+        self.settle_bit(layout.index, index, heading, &mut || {})
     }
 
     /// Implements [`Self::enable_if_selected`]; `meanwhile` is called where other processes may
     /// change the values just read, before they are acted on.
     #[cold]
     #[inline(never)] // for the stack of those that do not come here
-    fn settle(
+    fn settle_bit(
         &self,
         slot: usize,
         index: usize,
@@ -193,8 +193,9 @@ impl Window {
             // ORDERING: Acquire, before what decides is read: who finds what a recorder has made of
             // the word finds what it made it of. Pairs with the Release in all that changes bits.
             let word = enabled.load(Ordering::Acquire);
-            let standing = Standing::of(self, slot);
-            let Some(wanted) = self.wanted(slot, standing, (index, heading), &mut last_answer)
+            let standing = SelectionState::of(self, slot);
+            let Some(wanted) =
+                self.required_bit(slot, standing, (index, heading), &mut last_answer)
             else {
                 continue;
             };
@@ -239,10 +240,10 @@ impl Window {
     /// The bit that an event must have as the session in `slot` stands, with its id in place: the
     /// session's, its successor's, or none. `None`: that has just changed. What the rules `said`
     /// last is kept: slot, revision, and whether they select the event.
-    fn wanted(
+    fn required_bit(
         &self,
         slot: usize,
-        standing: Standing,
+        standing: SelectionState,
         (index, heading): (usize, &Heading<'_>),
         last_answer: &mut Option<(usize, u32, bool)>,
     ) -> Option<u32> {
@@ -275,11 +276,11 @@ impl Window {
     #[inline(never)] // as above
     pub fn clear_bit_unless(&self, slot: usize, index: usize, stays: impl FnOnce() -> bool) {
         let bit = bit_of(slot);
-        let is_set = |word: u32| word & bit != 0 && word != LEFT;
+        let is_set = |word: u32| word & bit != 0 && word != LEFT_WINDOW_WORD;
         // The exchange is SeqCst, for who looks in `stays` whether a recorder has come back, which
         // says so first and then sets the bits (Dekker).
-        if exchange(&self.event(index).enabled, bit, 0, is_set) == Some(true) && stays() {
-            self.settle_described(slot, index);
+        if exchange_bits(&self.event(index).enabled, bit, 0, is_set) == Some(true) && stays() {
+            self.settle_described_event(slot, index);
         }
     }
 
@@ -287,10 +288,10 @@ impl Window {
     /// [`Self::enable_if_selected`].
     #[cold]
     #[inline(never)] // as above
-    fn settle_described(&self, slot: usize, index: usize) {
+    fn settle_described_event(&self, slot: usize, index: usize) {
         let mut beginning = [0; Heading::BYTES_MAX];
-        if let Some(heading) = self.heading(index, &mut beginning) {
-            self.settle(slot, index, &heading, &mut || {});
+        if let Some(heading) = self.read_heading(index, &mut beginning) {
+            self.settle_bit(slot, index, &heading, &mut || {});
         }
     }
 
@@ -302,12 +303,12 @@ impl Window {
         // ORDERING: SeqCst, the recorder's half of the argument above.
         fence(Ordering::SeqCst);
         let mut beginning = [0; Heading::BYTES_MAX];
-        let standing = Standing::of(self, layout.index);
+        let standing = SelectionState::of(self, layout.index);
         if standing.target != layout.index {
             return false;
         }
         let wanted = standing.is_open
-            && self.heading(index, &mut beginning).is_some_and(|heading| {
+            && self.read_heading(index, &mut beginning).is_some_and(|heading| {
                 self.selects(layout.index, standing.revision, &heading) == Some(true)
             });
         let (enabled, bit) = (&self.event(index).enabled, bit_of(layout.index));
@@ -315,8 +316,8 @@ impl Window {
             self.ensure_id(layout, index);
             let late = self.predecessors(layout.index);
             let is_due = |word: u32| word & (late | bit) != bit;
-            if late == 0 || exchange(enabled, late, bit, is_due).is_none() {
-                set(enabled, bit);
+            if late == 0 || exchange_bits(enabled, late, bit, is_due).is_none() {
+                set_bits(enabled, bit);
             }
         } else if enabled.load(Ordering::Relaxed) & bit != 0 {
             // Who loads the word by Acquire sees what decided, because of the fence above.
@@ -338,10 +339,10 @@ impl Window {
             return false;
         }
         self.ensure_id(to, index);
-        exchange(enabled, old, new, is_set).unwrap_or_else(|| {
+        exchange_bits(enabled, old, new, is_set).unwrap_or_else(|| {
             // Another process writes to it without end. First the new bit: better twice than not at
             // all.
-            set(enabled, new);
+            set_bits(enabled, new);
             enabled.fetch_and(!old, Ordering::Relaxed);
             true
         })
@@ -368,7 +369,7 @@ const fn bit_of(slot: usize) -> u32 {
     1 << (slot % SESSIONS_MAX)
 }
 
-fn set(enabled: &AtomicU32, bits: u32) {
+fn set_bits(enabled: &AtomicU32, bits: u32) {
     // ORDERING: a site that sees the bit finds the id; SeqCst because a recorder that comes back
     // renews its lease first (see `look_at_lease` in the agent).
     enabled.fetch_or(bits, Ordering::SeqCst);
@@ -376,7 +377,7 @@ fn set(enabled: &AtomicU32, bits: u32) {
 
 /// Clears bits and sets others in one operation, if the word is as it must be; whether it was.
 /// `None`: others change it all the time.
-fn exchange(
+fn exchange_bits(
     enabled: &AtomicU32,
     old: u32,
     new: u32,
@@ -397,7 +398,7 @@ fn exchange(
 }
 
 /// Copies bytes of shared memory, as many as both have.
-fn copy(from: &[AtomicU8], into: &mut [u8]) {
+fn copy_shared_bytes(from: &[AtomicU8], into: &mut [u8]) {
     for (byte, shared) in into.iter_mut().zip(from) {
         *byte = shared.load(Ordering::Relaxed);
     }
@@ -413,11 +414,11 @@ mod tests {
     type Meanwhile<'fixture> = &'fixture dyn Fn();
 
     /// A library describes an event in slot 4.
-    fn describe(fixture: &Fixture, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
+    fn describe_event(fixture: &Fixture, index: usize, meanwhile: &[Meanwhile<'_>]) -> bool {
         let mut beginning = [0; Heading::BYTES_MAX];
-        let heading = fixture.window.heading(index, &mut beginning).expect("an event");
+        let heading = fixture.window.read_heading(index, &mut beginning).expect("an event");
         let mut turns = meanwhile.iter();
-        fixture.window.settle(4, index, &heading, &mut || {
+        fixture.window.settle_bit(4, index, &heading, &mut || {
             if let Some(others) = turns.next() {
                 others();
             }
@@ -425,14 +426,14 @@ mod tests {
     }
 
     /// The recorder gives what session 4 records to session 5, but for its rules.
-    fn pass_on(fixture: &Fixture, index: usize) -> SessionLayout {
+    fn pass_to_successor(fixture: &Fixture, index: usize) -> SessionLayout {
         let heir = fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
         fixture.window.move_event(index, 4, &heir);
         heir
     }
 
-    fn end(fixture: &Fixture, index: usize) {
+    fn end_session(fixture: &Fixture, index: usize) {
         fixture.window.session(4).state.store(state::ENDING, Ordering::Relaxed);
         fixture.window.event(index).enabled.fetch_and(!bit_of(4), Ordering::Relaxed);
     }
@@ -445,15 +446,15 @@ mod tests {
         fixture.window.set_rules(4, b"app:*");
         let moved = || {
             assert!(fixture.window.apply_rules(&old, index));
-            pass_on(&fixture, index);
+            pass_to_successor(&fixture, index);
         };
         let looked = || assert_eq!(fixture.bits(index), 1 << 5, "a site would record it twice");
-        assert!(describe(&fixture, index, &[&moved, &looked, &looked]));
+        assert!(describe_event(&fixture, index, &[&moved, &looked, &looked]));
         assert_eq!(fixture.bits(index), 1 << 5);
     }
 
     /// The number of times that libraries have left an event to the recorder.
-    fn revision(fixture: &Fixture) -> u32 {
+    fn events_revision(fixture: &Fixture) -> u32 {
         fixture.window.header().events_revision.load(Ordering::Relaxed)
     }
 
@@ -465,9 +466,9 @@ mod tests {
         let heir = fixture.session(5, "");
         fixture.window.session(4).successor.store(5 + 1, Ordering::Relaxed);
         // The recorder has not come to it yet.
-        let before = revision(&fixture);
-        assert!(!describe(&fixture, index, &[]));
-        assert_eq!((fixture.bits(index), revision(&fixture)), (1 << 4, before + 1));
+        let before = events_revision(&fixture);
+        assert!(!describe_event(&fixture, index, &[]));
+        assert_eq!((fixture.bits(index), events_revision(&fixture)), (1 << 4, before + 1));
         assert!(fixture.window.move_event(index, 4, &heir));
         assert_eq!(fixture.bits(index), 1 << 5);
         assert_ne!(fixture.id(&heir, index), 0);
@@ -480,16 +481,16 @@ mod tests {
         let (index, _) = fixture.describe(&old, "request");
         fixture.window.set_rules(4, b"app:*");
         let pass_on = || {
-            pass_on(&fixture, index);
+            pass_to_successor(&fixture, index);
         };
-        assert!(!describe(&fixture, index, &[&pass_on]));
+        assert!(!describe_event(&fixture, index, &[&pass_on]));
         assert_eq!(fixture.bits(index), 1 << 4, "one bit, and a site records it once");
         let heir = SessionLayout::read(&fixture.window, 5).expect("a session");
         assert!(!fixture.window.apply_rules(&old, index), "it is not the old one's any more");
         fixture.window.set_rules(5, b"app:*");
         // Nor is it set beside the other by who describes it between rules and bit.
         let mut beginning = [0; Heading::BYTES_MAX];
-        let heading = fixture.window.heading(index, &mut beginning).expect("an event");
+        let heading = fixture.window.read_heading(index, &mut beginning).expect("an event");
         assert!(!fixture.window.enable_if_selected(&heir, index, &heading));
         assert_eq!(fixture.bits(index), 1 << 4);
         assert!(fixture.window.apply_rules(&heir, index));
@@ -520,9 +521,9 @@ mod tests {
             assert!(fixture.window.apply_rules(&session, index), "it is on already");
         };
         // The library has set its bit, finds it wrong, and is stopped; then it is right again.
-        let before = revision(&fixture);
-        describe(&fixture, index, &[&deselected, &anew]);
-        assert_eq!((fixture.bits(index), revision(&fixture)), (1 << 4, before + 1));
+        let before = events_revision(&fixture);
+        describe_event(&fixture, index, &[&deselected, &anew]);
+        assert_eq!((fixture.bits(index), events_revision(&fixture)), (1 << 4, before + 1));
     }
 
     #[test]
@@ -535,13 +536,13 @@ mod tests {
         // The library finds a bit that is to go to the heir, and is stopped; then slot 4 is another
         // session's, which has no successor, and records the event.
         let others = || {
-            end(&fixture, index);
+            end_session(&fixture, index);
             fixture.session(4, "app:*");
             fixture.window.session(4).successor.store(0, Ordering::Relaxed);
             let layout = SessionLayout::read(&fixture.window, 4).expect("a session");
             assert!(fixture.window.apply_rules(&layout, index));
         };
-        describe(&fixture, index, &[&others]);
+        describe_event(&fixture, index, &[&others]);
         assert_ne!(fixture.bits(index) & 1 << 4, 0, "the other session's events are lost");
     }
 
@@ -552,14 +553,14 @@ mod tests {
         let (index, _) = fixture.describe(&session, "request");
         fixture.window.set_rules(4, b"app:*");
         let deselected = || assert!(fixture.window.set_rules(4, b""));
-        let before = revision(&fixture);
-        assert!(!describe(&fixture, index, &[&deselected]));
-        assert_eq!((fixture.bits(index), revision(&fixture)), (1 << 4, before + 1));
+        let before = events_revision(&fixture);
+        assert!(!describe_event(&fixture, index, &[&deselected]));
+        assert_eq!((fixture.bits(index), events_revision(&fixture)), (1 << 4, before + 1));
         assert!(!fixture.window.apply_rules(&session, index));
         assert_eq!(fixture.bits(index), 0);
         // Where there is nothing to say, nothing is said.
-        assert!(!describe(&fixture, index, &[]));
-        assert_eq!((fixture.bits(index), revision(&fixture)), (0, before + 1));
+        assert!(!describe_event(&fixture, index, &[]));
+        assert_eq!((fixture.bits(index), events_revision(&fixture)), (0, before + 1));
     }
 
     #[test]
@@ -570,9 +571,9 @@ mod tests {
         fixture.window.set_rules(4, b"app:*");
         let others = || {
             fixture.window.event(index).enabled.fetch_or(1 << 9, Ordering::Relaxed);
-            end(&fixture, index);
+            end_session(&fixture, index);
         };
-        assert!(!describe(&fixture, index, &[&others]));
+        assert!(!describe_event(&fixture, index, &[&others]));
         assert_eq!(fixture.bits(index), 1 << 9);
     }
 
@@ -583,10 +584,10 @@ mod tests {
         let (index, _) = fixture.describe(&session, "request");
         let enabled = &fixture.window.event(index).enabled;
         enabled.store(0, Ordering::Relaxed);
-        let left = || enabled.store(LEFT, Ordering::Relaxed);
-        describe(&fixture, index, &[&left]);
-        assert_eq!(enabled.load(Ordering::Relaxed), LEFT);
+        let left = || enabled.store(LEFT_WINDOW_WORD, Ordering::Relaxed);
+        describe_event(&fixture, index, &[&left]);
+        assert_eq!(enabled.load(Ordering::Relaxed), LEFT_WINDOW_WORD);
         fixture.window.clear_bit_unless(4, index, || true);
-        assert_eq!(enabled.load(Ordering::Relaxed), LEFT);
+        assert_eq!(enabled.load(Ordering::Relaxed), LEFT_WINDOW_WORD);
     }
 }

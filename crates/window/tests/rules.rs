@@ -8,7 +8,7 @@ mod support;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fixture::Fixture;
-use support::description;
+use support::encode_event;
 use trackway_abi::session::{RULES_BYTES_MAX, flag, state};
 use trackway_schema::Heading;
 use trackway_testkit::Random;
@@ -135,7 +135,7 @@ fn after_any_number_of_changes_bits_are_what_the_last_rules_say() {
     let fixture = Fixture::new("torture");
     let layout = fixture.session(6, "");
     let names: Vec<String> = (0..EVENTS).map(|number| format!("e{number}")).collect();
-    let encoded: Vec<Vec<u8>> = names.iter().map(|name| description(name)).collect();
+    let encoded: Vec<Vec<u8>> = names.iter().map(|name| encode_event(name)).collect();
     let mut random = Random::new(7);
     let (mut wanted, mut seen) = (0_u64, EVENTS as u32);
     for round in 0..ROUNDS {

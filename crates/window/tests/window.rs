@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::sync::atomic::Ordering;
 
-use support::{Folder, description};
+use support::{Folder, encode_event};
 use trackway_abi::session::state;
 use trackway_abi::window::{DATA_OFFSET, GRANULE_BYTES, event_state, granule};
 use trackway_sys::process::Identity;
@@ -124,12 +124,12 @@ fn a_scribbled_length_leads_nobody_behind_the_file() {
 fn an_event_is_interned_once() {
     let folder = Folder::new("intern");
     let (window, _) = folder.open(true).unwrap();
-    let first = window.intern_event(&description("one")).unwrap();
-    let other = window.intern_event(&description("two")).unwrap();
+    let first = window.intern_event(&encode_event("one")).unwrap();
+    let other = window.intern_event(&encode_event("two")).unwrap();
     assert_ne!(first, other);
-    assert_eq!(window.intern_event(&description("one")), Some(first));
+    assert_eq!(window.intern_event(&encode_event("one")), Some(first));
     let copy = window.description(first as usize).unwrap();
-    assert_eq!(copy.as_slice(), description("one"));
+    assert_eq!(copy.as_slice(), encode_event("one"));
     assert!(window.description(4095).is_none() || other == 4095 || first == 4095);
 }
 
@@ -137,8 +137,8 @@ fn an_event_is_interned_once() {
 fn a_slot_whose_maker_died_costs_that_slot_only() {
     let folder = Folder::new("filling");
     let (window, _) = folder.open(true).unwrap();
-    let encoded = description("victim");
-    let first = trackway_schema::hash(&encoded) as usize % 4096;
+    let encoded = encode_event("victim");
+    let first = trackway_schema::fnv1a_hash(&encoded) as usize % 4096;
     window.event(first).state.store(event_state::FILLING, Ordering::Relaxed);
     let index = window.intern_event(&encoded).unwrap();
     assert_ne!(index as usize, first);
@@ -149,7 +149,7 @@ fn a_slot_whose_maker_died_costs_that_slot_only() {
 fn threads_that_intern_the_same_events_agree() {
     let folder = Folder::new("race");
     let (window, _) = folder.open(true).unwrap();
-    let names: Vec<_> = (0..64).map(|number| description(&format!("e{number}"))).collect();
+    let names: Vec<_> = (0..64).map(|number| encode_event(&format!("e{number}"))).collect();
     let found: Vec<Vec<u32>> = std::thread::scope(|scope| {
         let intern = || names.iter().map(|name| window.intern_event(name).unwrap()).collect();
         let threads: Vec<_> = (0..4).map(|_| scope.spawn(intern)).collect();
@@ -170,7 +170,7 @@ fn a_full_table_refuses_and_counts() {
     let (window, _) = folder.open(true).unwrap();
     let mut refused = 0;
     for number in 0..5000 {
-        refused += u32::from(window.intern_event(&description(&format!("e{number}"))).is_none());
+        refused += u32::from(window.intern_event(&encode_event(&format!("e{number}"))).is_none());
     }
     assert!(refused >= 5000 - 4096);
     assert_eq!(window.header().events_refused.load(Ordering::Relaxed), refused);
@@ -291,7 +291,7 @@ fn a_session_is_believed_only_if_it_can_be_true() {
 fn processes_enter_leave_and_are_told_apart() {
     let folder = Folder::new("processes");
     let (window, _) = folder.open(true).unwrap();
-    let me = trackway_sys::process::identity();
+    let me = trackway_sys::process::current_identity();
     let slot = window.enter_process(&me);
     assert_ne!(slot, ProcessSlot::NONE);
     // SAFETY: gettid has no preconditions.
@@ -328,7 +328,7 @@ fn a_window_that_nobody_uses_is_made_compact() {
     let folder = Folder::new("compact");
     let allocated = || std::fs::metadata(folder.file()).unwrap().blocks() * 512;
     let (window, file) = folder.open(true).unwrap();
-    let event = window.intern_event(&description("kept")).expect("a place");
+    let event = window.intern_event(&encode_event("kept")).expect("a place");
     let allocator = Allocator::new(window, file);
     allocator.take(GRANULE_BYTES, granule::CONTROL_FREE).unwrap();
     let (other, other_file) = folder.open(false).unwrap();
@@ -351,8 +351,8 @@ fn a_window_that_nobody_uses_is_made_compact() {
     assert!(allocated() >= DATA_OFFSET as u64, "{} bytes", allocated());
     assert_eq!(again.usable_bytes(), DATA_OFFSET as u64);
     let kept = again.description(event as usize).expect("a description");
-    assert_eq!(kept.as_slice(), description("kept"));
-    assert_eq!(again.intern_event(&description("kept")), Some(event));
+    assert_eq!(kept.as_slice(), encode_event("kept"));
+    assert_eq!(again.intern_event(&encode_event("kept")), Some(event));
 }
 
 /// RUN two threads that open the window, use its memory, make it compact if they are alone, and let

@@ -1,7 +1,7 @@
 //! Filters in C, as object files of clang: an invalid file is refused with a message, and a valid
 //! one becomes an object that traced programs accept.
 
-use trackway_filter::elf::{OBJECT_BYTES_MAX, object};
+use trackway_filter::elf::{OBJECT_BYTES_MAX, convert_to_object};
 use trackway_jit::insn::INSN_BYTES;
 use trackway_jit::object::Object;
 use trackway_jit::verify::{Rules, State, verify};
@@ -15,8 +15,8 @@ pub(crate) const MEMORY: Bound = Bound { per_byte: 32, base: 8 << 20 };
 pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 4, base: 16 << 10 };
 
 /// Makes an object of a file. The work: its instructions.
-pub fn elf(bytes: &[u8]) -> u64 {
-    let encoded = match object(bytes) {
+pub fn compile_elf(bytes: &[u8]) -> u64 {
+    let encoded = match convert_to_object(bytes) {
         Ok(encoded) => encoded,
         Err(error) => {
             assert!(!error.message.is_empty() && error.to_string().len() < 8 << 10, "{error}");

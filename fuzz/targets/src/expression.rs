@@ -20,10 +20,10 @@ pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 16 << 10 };
 const TEXT_BYTES_MAX: usize = 2048;
 
 /// Compiles a filter. The work: its instructions.
-pub fn expression(bytes: &[u8]) -> u64 {
+pub fn compile_expression(bytes: &[u8]) -> u64 {
     let text = &bytes[..bytes.len().min(TEXT_BYTES_MAX)];
     let Ok(text) = core::str::from_utf8(text) else { return 0 };
-    let layout = layout();
+    let layout = layout_of_all_kinds();
     match compile(text, &layout) {
         Err(error) => {
             check_message(&error, text);
@@ -32,7 +32,7 @@ pub fn expression(bytes: &[u8]) -> u64 {
         Ok(compiled) => {
             compiled.filter.warnings.iter().for_each(|warning| check_message(warning, text));
             let cells = compiled.filter.cells;
-            accepted(&Object { cells, alternatives: vec![compiled.alternative] })
+            check_accepted(&Object { cells, alternatives: vec![compiled.alternative] })
         }
     }
 }
@@ -44,7 +44,7 @@ fn check_message(error: &Error, text: &str) {
 }
 
 /// Checks that a traced program would accept the object; returns the number of its instructions.
-fn accepted(object: &Object) -> u64 {
+fn check_accepted(object: &Object) -> u64 {
     let bytes = object.encode().expect("an object of one filter");
     let read = Read::decode(&bytes).expect("what was written can be read");
     let mut insns = 0;
@@ -61,7 +61,7 @@ fn accepted(object: &Object) -> u64 {
 }
 
 /// Returns an event with a field of each kind.
-fn layout() -> Layout {
+fn layout_of_all_kinds() -> Layout {
     let member = |name: &str, of: Type| Member { name: name.into(), of };
     let labels = [("idle", 0, 0), ("busy", 1, 4)].map(|(name, first, last)| Label {
         name: name.into(),

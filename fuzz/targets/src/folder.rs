@@ -15,12 +15,12 @@ use std::io::{self, Write};
 use std::num::NonZero;
 use std::sync::atomic::AtomicBool;
 
-use trackway_ctf::read::{Bytes, Trace};
+use trackway_ctf::read::{ByteSource, Trace};
 use trackway_reader::{
-    DataFile, Export, ExportError, Index, Input, Range, Selection, Settings, Statistics, Summary,
-    join, open, print, statistics, trim,
+    DataFile, ExportError, ExportSettings, Index, Input, Range, Selection, Settings, Statistics,
+    Summary, collect_statistics, merge_traces, open_traces, print_events, trim_traces,
 };
-use trackway_render::{LineOutput, Pretty, PrettyOptions, utc};
+use trackway_render::{LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_testkit::TemporaryFolder;
 
 use crate::Bound;
@@ -42,27 +42,36 @@ pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 64, base: 64 << 10 };
 pub(crate) const MEMORY: Bound = Bound { per_byte: 256, base: 32 << 20 };
 
 /// Reads all traces of a folder. The work: lines.
-pub fn folder(bytes: &[u8]) -> u64 {
-    let folders = folders(bytes);
+pub fn read_folder(bytes: &[u8]) -> u64 {
+    let folders = parse_folders(bytes);
     let all = Selection::default();
-    let alone = text(inputs(&folders), &all, ONE_JOB);
-    let small = text(inputs(&folders), &all, Settings { jobs: TWO, batch_bytes: 64, ..ONE_JOB });
+    let alone = print_traces(open_inputs(&folders), &all, ONE_JOB);
+    let small = print_traces(
+        open_inputs(&folders),
+        &all,
+        Settings { jobs: TWO_JOBS, batch_bytes: 64, ..ONE_JOB },
+    );
     assert!(alone.output == small.output, "lines depend on threads or batches");
     // If the text was cut, the second text was, too, in another place.
     let is_cut = alone.summary.is_none();
     assert!(is_cut || alone.messages == small.messages, "messages depend on threads or batches");
-    let counted = counted(&folders);
+    let counted = compute_statistics(&folders);
     if let Some(summary) = alone.summary {
         assert_eq!(summary.events, counted.count(), "events are counted as they are printed");
         assert_eq!(summary.is_whole, counted.is_whole, "damage is found as it is when printed");
         // One of them, which takes as long as all the others.
         let number = bytes.len() / 3;
         match bytes.len() % 3 {
-            0 => written(&folders, &all, &alone, true),
-            1 => written(&folders, &all, &alone, false),
+            0 => check_export(&folders, &all, &alone, true),
+            1 => check_export(&folders, &all, &alone, false),
             _ => {
-                let some = some(&counted, number);
-                written(&folders, &some, &text(inputs(&folders), &some, ONE_JOB), false);
+                let some = partial_selection(&counted, number);
+                check_export(
+                    &folders,
+                    &some,
+                    &print_traces(open_inputs(&folders), &some, ONE_JOB),
+                    false,
+                );
             }
         }
     }
@@ -71,23 +80,24 @@ pub fn folder(bytes: &[u8]) -> u64 {
 
 const ONE_JOB: Settings =
     Settings { jobs: NonZero::<usize>::MIN, batch_bytes: 128 << 10, progress: None };
-const TWO: NonZero<usize> = NonZero::new(2).expect("not zero");
+const TWO_JOBS: NonZero<usize> = NonZero::new(2).expect("not zero");
 
 /// Returns the statistics of all traces, which must not depend on threads.
-fn counted(folders: &Folders<'_>) -> Statistics {
+fn compute_statistics(folders: &Folders<'_>) -> Statistics {
     let by = |jobs| {
         let mut messages = Vec::new();
-        let all = statistics(inputs(folders), &Selection::default(), jobs, &mut messages)
-            .expect("memory takes all");
+        let all =
+            collect_statistics(open_inputs(folders), &Selection::default(), jobs, &mut messages)
+                .expect("memory takes all");
         (all, messages.iter().filter(|&&byte| byte == b'\n').count())
     };
-    let (alone, two) = (by(ONE_JOB.jobs), by(TWO));
+    let (alone, two) = (by(ONE_JOB.jobs), by(TWO_JOBS));
     assert_eq!(alone, two, "counts depend on threads");
     alone.0
 }
 
 /// Returns a selection of the events, a different one for each number.
-fn some(counted: &Statistics, number: usize) -> Selection<'static> {
+fn partial_selection(counted: &Statistics, number: usize) -> Selection<'static> {
     let (first, last) = (counted.first, counted.last);
     let middle = first.zip(last).map(|(first, last)| first.midpoint(last));
     let (begin, end) = match number % 5 {
@@ -102,9 +112,9 @@ fn some(counted: &Statistics, number: usize) -> Selection<'static> {
 }
 
 /// Trims or merges, and reads the result, which must print as `expected`.
-fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is_merge: bool) {
+fn check_export(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is_merge: bool) {
     let place = TemporaryFolder::new();
-    let inputs = inputs(folders);
+    let inputs = open_inputs(folders);
     let mut found = Vec::new();
     for input in inputs {
         // Only their metadata is read from there.
@@ -115,11 +125,11 @@ fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is
         found.push((input, folder));
     }
     let stop = AtomicBool::new(false);
-    let export = Export { folder: place.join("to"), stop: &stop, progress: &|_, _| {} };
+    let export = ExportSettings { folder: place.join("to"), stop: &stop, progress: &|_, _| {} };
     let mut messages = Vec::new();
     let done = match is_merge {
-        true => join(found, &export, TWO, &mut messages),
-        false => trim(found, selection, &export, TWO, &mut messages),
+        true => merge_traces(found, &export, TWO_JOBS, &mut messages),
+        false => trim_traces(found, selection, &export, TWO_JOBS, &mut messages),
     };
     let summary = expected.summary.as_ref();
     let is_whole = summary.is_some_and(|summary| summary.is_whole);
@@ -132,8 +142,8 @@ fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is
         Ok(done) => {
             assert_eq!(done.is_whole, messages.is_empty(), "damage is told");
             assert!(is_whole || !done.is_whole || !selection.range.eq(&Range::default()));
-            let written = open(&[place.join("to")], &mut io::sink()).expect("traces");
-            let again = text(written.inputs, &Selection::default(), ONE_JOB);
+            let written = open_traces(&[place.join("to")], &mut io::sink()).expect("traces");
+            let again = print_traces(written.inputs, &Selection::default(), ONE_JOB);
             if done.is_whole && is_whole {
                 assert!(again.output == expected.output, "what was written is what was read");
             }
@@ -144,7 +154,7 @@ fn written(folders: &Folders<'_>, selection: &Selection<'_>, expected: &Text, is
 /// Files of each folder, by name.
 type Folders<'bytes> = BTreeMap<u8, BTreeMap<u8, &'bytes [u8]>>;
 
-fn folders(mut bytes: &[u8]) -> Folders<'_> {
+fn parse_folders(mut bytes: &[u8]) -> Folders<'_> {
     let mut folders = Folders::new();
     while let Some(([folder, name, low, high], rest)) = bytes.split_first_chunk::<4>() {
         let size = usize::from(u16::from_le_bytes([*low, *high])).min(rest.len());
@@ -156,7 +166,7 @@ fn folders(mut bytes: &[u8]) -> Folders<'_> {
 }
 
 /// Returns the traces that can be read.
-fn inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
+fn open_inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
     let mut inputs = Vec::new();
     for (name, files) in folders {
         let Some(Ok(trace)) = files.get(&0).map(|metadata| Trace::parse(metadata)) else {
@@ -175,16 +185,16 @@ fn inputs<'bytes>(folders: &Folders<'bytes>) -> Vec<Input<&'bytes [u8]>> {
     inputs
 }
 
-fn text<B: Bytes + Sync>(
+fn print_traces<B: ByteSource + Sync>(
     inputs: Vec<Input<B>>,
     selection: &Selection<'_>,
     settings: Settings,
 ) -> Text {
     let mut text = Text::default();
     let Text { output, messages, .. } = &mut text;
-    let format = Pretty::new(PrettyOptions::default(), utc);
+    let format = Pretty::new(PrettyOptions::default(), utc_date_time);
     let (mut output, mut messages) = (BoundedText(output), BoundedText(messages));
-    let summary = print(
+    let summary = print_events(
         inputs,
         selection,
         &mut LineOutput::new(format, &mut output),

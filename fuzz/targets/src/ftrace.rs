@@ -46,7 +46,7 @@ const FILTER: &str = "comm == \"s*\" || prio > 5 && any(values == 3) || words[3]
     (name == \"*b*\" || length(mask) == 1 || values[1] == 2) || changed(prio)";
 
 /// Returns its filter.
-fn filter(event: &Event) -> Option<Filter> {
+fn compile_filter(event: &Event) -> Option<Filter> {
     let staged = plan_event(event, PAYLOAD_BYTES_MAX);
     let layout = Layout::of_event(&staged.description);
     let object = compile(FILTER, &layout).ok()?.into_object().encode().ok()?;
@@ -54,10 +54,10 @@ fn filter(event: &Event) -> Option<Filter> {
 }
 
 /// Made once: filters live as long as the process.
-static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(converter);
+static CONVERTER: LazyLock<Option<Converter>> = LazyLock::new(build_converter);
 
 /// Two events, as formats describe them.
-fn converter() -> Option<Converter> {
+fn build_converter() -> Option<Converter> {
     let text = format!("name: made_up\nID: 300\n{COMMON}{FIELDS}");
     let made_up = parse(&text, &EmptyLookup).ok()?;
     let common = CommonLayout::find(&made_up.common)?;
@@ -81,14 +81,14 @@ fn converter() -> Option<Converter> {
         source: Source::Syscall { number: Some(257), phase: Phase::Enter, is_compat: false },
         fields: openat.fields,
     };
-    let filters = vec![filter(&made_up)?];
+    let filters = vec![compile_filter(&made_up)?];
     let events = [(&made_up, filters), (&openat, Vec::new())];
     let contexts = vec![Context::Tid];
     Some(Converter::with_filters(events.into_iter(), common, PAYLOAD_BYTES_MAX, contexts))
 }
 
 /// Reads a description of events if the input is text, otherwise a page. The work: records.
-pub fn ftrace(bytes: &[u8]) -> u64 {
+pub fn read_ftrace(bytes: &[u8]) -> u64 {
     if let Ok(text) = core::str::from_utf8(bytes)
         && let Ok(format) = PageFormat::parse(text, HEADER_EVENT)
     {
@@ -123,11 +123,11 @@ mod tests {
     #[test]
     fn kept_pages_have_records_that_are_converted() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../corpus/ftrace");
-        let converter = converter().expect("events");
+        let converter = build_converter().expect("events");
         assert!(converter.missing_events.is_empty() && converter.descriptions().len() == 2);
         let read = |name: &str| std::fs::read(format!("{folder}/{name}")).expect("a page");
-        assert!(ftrace(&read("lost")) > 50);
-        assert_eq!((ftrace(&read("made-up")), ftrace(&read("nothing"))), (3, 0));
-        assert_eq!((ftrace(&read("too-long")), ftrace(&read("header"))), (1, 1));
+        assert!(read_ftrace(&read("lost")) > 50);
+        assert_eq!((read_ftrace(&read("made-up")), read_ftrace(&read("nothing"))), (3, 0));
+        assert_eq!((read_ftrace(&read("too-long")), read_ftrace(&read("header"))), (1, 1));
     }
 }

@@ -18,9 +18,9 @@ pub(crate) const ALLOCATIONS: Bound = Bound { per_byte: 512, base: 16 << 10 };
 const TYPES_MAX: usize = 64;
 
 /// Lookup that finds some names.
-struct Few;
+struct PartialLookup;
 
-impl NameLookup for Few {
+impl NameLookup for PartialLookup {
     fn enumerator(&self, name: &str) -> Option<u64> {
         name.len().is_multiple_of(2).then_some(name.len() as u64)
     }
@@ -35,9 +35,9 @@ impl NameLookup for Few {
 }
 
 /// Reads a format. The work: fields, and names of their values.
-pub fn format(bytes: &[u8]) -> u64 {
+pub fn read_format(bytes: &[u8]) -> u64 {
     let Ok(text) = core::str::from_utf8(bytes) else { return 0 };
-    let format = match parse(text, &Few) {
+    let format = match parse(text, &PartialLookup) {
         Ok(format) => format,
         Err(error) => {
             let lines = text.lines().count() + 1;
@@ -60,7 +60,7 @@ pub fn format(bytes: &[u8]) -> u64 {
 }
 
 /// Reads types, and queries every property. The work: their parts.
-pub fn btf(bytes: &[u8]) -> u64 {
+pub fn read_btf(bytes: &[u8]) -> u64 {
     let Ok(btf) = Btf::parse(bytes.to_vec()) else { return 0 };
     let mut values = btf.len() as u64;
     for of in btf.types().take(TYPES_MAX) {

@@ -18,16 +18,16 @@ mod mutate;
 mod packets;
 mod session;
 
-pub use elf::elf;
-pub use expression::expression;
-pub use filter::filter;
-pub use folder::folder;
-pub use ftrace::ftrace;
-pub use kernel::{btf, format};
-pub use metadata::tsdl;
-pub use mutate::mutated;
-pub use packets::packets;
-pub use session::{control, spec};
+pub use elf::compile_elf;
+pub use expression::compile_expression;
+pub use filter::run_filters;
+pub use folder::read_folder;
+pub use ftrace::read_ftrace;
+pub use kernel::{read_btf, read_format};
+pub use metadata::read_tsdl;
+pub use mutate::mutate_input;
+pub use packets::read_packets;
+pub use session::{read_control, read_spec};
 
 /// A side of the reader, of the recorder, or of a traced program.
 #[derive(Debug, Clone, Copy)]
@@ -87,14 +87,14 @@ const ALLOCATIONS: Bound = Bound { per_byte: 16, base: 256 << 10 };
 pub const TARGETS: [Target; 12] = [
     Target {
         name: "tsdl",
-        run: tsdl,
+        run: read_tsdl,
         values: Bound { per_byte: 1, base: 1 },
         memory: MEMORY,
         allocations: ALLOCATIONS,
     },
     Target {
         name: "packets",
-        run: packets,
+        run: read_packets,
         values: packets::VALUES,
         memory: MEMORY,
         allocations: ALLOCATIONS,
@@ -102,70 +102,70 @@ pub const TARGETS: [Target; 12] = [
     // The same, but its kept inputs are in JSON.
     Target {
         name: "ctf2",
-        run: packets,
+        run: read_packets,
         values: packets::VALUES,
         memory: MEMORY,
         allocations: ALLOCATIONS,
     },
     Target {
         name: "folder",
-        run: folder,
+        run: read_folder,
         values: folder::LINES,
         memory: folder::MEMORY,
         allocations: folder::ALLOCATIONS,
     },
     Target {
         name: "spec",
-        run: spec,
+        run: read_spec,
         values: session::VALUES,
         memory: session::MEMORY,
         allocations: session::ALLOCATIONS,
     },
     Target {
         name: "control",
-        run: control,
+        run: read_control,
         values: session::VALUES,
         memory: session::MEMORY,
         allocations: session::ALLOCATIONS,
     },
     Target {
         name: "expression",
-        run: expression,
+        run: compile_expression,
         values: expression::INSNS,
         memory: expression::MEMORY,
         allocations: expression::ALLOCATIONS,
     },
     Target {
         name: "elf",
-        run: elf,
+        run: compile_elf,
         values: elf::INSNS,
         memory: elf::MEMORY,
         allocations: elf::ALLOCATIONS,
     },
     Target {
         name: "filter",
-        run: filter,
+        run: run_filters,
         values: filter::STEPS,
         memory: filter::MEMORY,
         allocations: filter::ALLOCATIONS,
     },
     Target {
         name: "format",
-        run: format,
+        run: read_format,
         values: kernel::VALUES,
         memory: kernel::MEMORY,
         allocations: kernel::ALLOCATIONS,
     },
     Target {
         name: "btf",
-        run: btf,
+        run: read_btf,
         values: kernel::VALUES,
         memory: kernel::MEMORY,
         allocations: kernel::ALLOCATIONS,
     },
     Target {
         name: "ftrace",
-        run: ftrace,
+        run: read_ftrace,
         values: ftrace::RECORDS,
         memory: ftrace::MEMORY,
         allocations: ftrace::ALLOCATIONS,
@@ -173,6 +173,6 @@ pub const TARGETS: [Target; 12] = [
 ];
 
 /// Returns the target of this name.
-pub fn target(name: &str) -> Option<&'static Target> {
+pub fn find_target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

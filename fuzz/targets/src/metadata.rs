@@ -3,7 +3,7 @@
 use trackway_ctf::read::{EventClass, Trace, Type};
 
 /// Reads metadata, as text or as packets with text. The work: event classes that it declares.
-pub fn tsdl(bytes: &[u8]) -> u64 {
+pub fn read_tsdl(bytes: &[u8]) -> u64 {
     match Trace::parse(bytes) {
         Ok(trace) => {
             trace.streams().iter().flat_map(|stream| stream.events()).for_each(name_values);
@@ -31,7 +31,7 @@ fn name_values(event: &EventClass) {
         let Some(meaning) = integer.meaning() else { continue };
         for value in [0, 1, 0x241, u64::MAX, 100_u64.wrapping_neg()] {
             let mut names = 0;
-            let rest = meaning.labels(integer, (value ^ 1, value), &mut |_| names += 1);
+            let rest = meaning.for_each_label(integer, (value ^ 1, value), &mut |_| names += 1);
             let own = if value > 1 << 63 { u64::MAX } else { value };
             assert_eq!(rest & !own, 0, "{value:#x}: {rest:#x}");
             assert!(names <= 65, "{names} names for the bits of one value");

@@ -22,17 +22,17 @@ const EDGES: [u64; 8] = [0, 1, 0x7f, 0xff, 0xffff_ffff, 1 << 60, 1 << 63, u64::M
 
 /// Returns `input` with a few changes, which depend only on `seed`: bytes, numbers at an edge,
 /// digits, pieces repeated, moved or removed, or the rest cut off.
-pub fn mutated(input: &[u8], seed: u64) -> Vec<u8> {
+pub fn mutate_input(input: &[u8], seed: u64) -> Vec<u8> {
     let mut random = Random(seed);
     let mut bytes = input.to_vec();
     for _ in 0..1 + random.next_below(4) {
         let at = random.next_below(bytes.len());
         match random.next_below(8) {
-            0 => flip(&mut bytes, at, &mut random),
-            1 => set(&mut bytes, at, &[random.next() as u8]),
+            0 => flip_bit(&mut bytes, at, &mut random),
+            1 => set_bytes(&mut bytes, at, &[random.next() as u8]),
             2 => {
                 let edge = EDGES[random.next_below(EDGES.len())].to_le_bytes();
-                set(&mut bytes, at, &edge[..1 << random.next_below(4)]);
+                set_bytes(&mut bytes, at, &edge[..1 << random.next_below(4)]);
             }
             3 => set_number(&mut bytes, at, &mut random),
             4 => bytes.truncate(at),
@@ -50,20 +50,20 @@ pub fn mutated(input: &[u8], seed: u64) -> Vec<u8> {
                 let from = random.next_below(bytes.len());
                 let end = bytes.len().min(from + 1 + random.next_below(32));
                 let piece = bytes.get(from..end).unwrap_or_default().to_vec();
-                set(&mut bytes, at, &piece);
+                set_bytes(&mut bytes, at, &piece);
             }
         }
     }
     bytes
 }
 
-fn flip(bytes: &mut [u8], at: usize, random: &mut Random) {
+fn flip_bit(bytes: &mut [u8], at: usize, random: &mut Random) {
     if let Some(byte) = bytes.get_mut(at) {
         *byte ^= 1 << random.next_below(8);
     }
 }
 
-fn set(bytes: &mut [u8], at: usize, piece: &[u8]) {
+fn set_bytes(bytes: &mut [u8], at: usize, piece: &[u8]) {
     for (byte, &new) in bytes.iter_mut().skip(at).zip(piece) {
         *byte = new;
     }
@@ -80,14 +80,14 @@ fn set_number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
 
 #[cfg(test)]
 mod tests {
-    use super::mutated;
+    use super::mutate_input;
 
     #[test]
     fn the_same_seed_makes_the_same_change() {
         let input = b"size = 12; align = 8".repeat(4);
-        let all: Vec<_> = (0..200).map(|seed| mutated(&input, seed)).collect();
-        assert_eq!(all[7], mutated(&input, 7));
+        let all: Vec<_> = (0..200).map(|seed| mutate_input(&input, seed)).collect();
+        assert_eq!(all[7], mutate_input(&input, 7));
         assert!(all.iter().filter(|changed| **changed != input).count() > 150);
-        assert_eq!(mutated(b"", 3).len(), 0);
+        assert_eq!(mutate_input(b"", 3).len(), 0);
     }
 }

@@ -18,7 +18,7 @@ pub(crate) const VALUES: Bound = Bound { per_byte: 2 * (4 * 8 + 8192), base: 16 
 const PACKETS_MAX: usize = 64;
 
 /// Reads the packets of a stream. The work: values that the decoder gave out.
-pub fn packets(bytes: &[u8]) -> u64 {
+pub fn read_packets(bytes: &[u8]) -> u64 {
     let Some((size, rest)) = bytes.split_first_chunk::<2>() else { return 0 };
     let size = usize::from(u16::from_le_bytes(*size)).min(rest.len());
     let (metadata, stream) = rest.split_at(size);
@@ -28,7 +28,7 @@ pub fn packets(bytes: &[u8]) -> u64 {
     let mut at = 0;
     for _ in 0..PACKETS_MAX {
         let Some(rest) = stream.get(at..).filter(|rest| !rest.is_empty()) else { break };
-        match packet(&mut decoder, rest, &mut counter) {
+        match read_packet(&mut decoder, rest, &mut counter) {
             Ok(size) => at = at.saturating_add(size),
             Err(error) => {
                 assert!(!error.to_string().is_empty());
@@ -41,7 +41,7 @@ pub fn packets(bytes: &[u8]) -> u64 {
 }
 
 /// Reads a packet; its size in bytes.
-fn packet(
+fn read_packet(
     decoder: &mut StreamDecoder<'_>,
     bytes: &[u8],
     counter: &mut Counter,
@@ -50,7 +50,7 @@ fn packet(
     let packet = decoder.begin_packet(window, bytes.len() as u64, counter, |_| {})?;
     assert!(decoder.content_bits() <= packet.packet_bits.unwrap_or(u64::MAX));
     let mut position = decoder.position_bits();
-    while let Some(event) = decoder.event(window)? {
+    while let Some(event) = decoder.begin_event(window)? {
         let depth = counter.depth;
         if let Err(error) = event.read(counter) {
             counter.depth = depth;

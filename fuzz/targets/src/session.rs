@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use trackway_recorder::control::Requests;
-use trackway_recorder::is_name;
+use trackway_recorder::control::RequestParser;
+use trackway_recorder::is_valid_name;
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome};
 use trackway_session::protocol::{
     Answer, Counts, LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refusal, Request, SnapshotFacts,
@@ -25,7 +25,7 @@ const RULES_BYTES_MAX: usize = 2048;
 const PROCESS_RULES_BYTES_MAX: usize = 512;
 
 /// Reads a session's file. The work: its channels.
-pub fn spec(bytes: &[u8]) -> u64 {
+pub fn read_spec(bytes: &[u8]) -> u64 {
     let Ok(text) = core::str::from_utf8(bytes) else { return 0 };
     match SessionSpec::from_toml(text) {
         Err(error) => {
@@ -33,7 +33,7 @@ pub fn spec(bytes: &[u8]) -> u64 {
             0
         }
         Ok(spec) => {
-            sensible(&spec);
+            check_spec(&spec);
             let saved = spec.to_toml().expect("what was text can be text again");
             assert_eq!(SessionSpec::from_toml(&saved).as_ref(), Ok(&spec), "{saved}");
             spec.channels.len() as u64
@@ -42,12 +42,12 @@ pub fn spec(bytes: &[u8]) -> u64 {
 }
 
 /// Checks that an accepted configuration can be recorded.
-fn sensible(spec: &SessionSpec) {
+fn check_spec(spec: &SessionSpec) {
     assert_eq!(spec.check(), Ok(()));
-    assert!(spec.name.is_empty() || is_name(&spec.name));
+    assert!(spec.name.is_empty() || is_valid_name(&spec.name));
     assert!((1..=CHANNELS_MAX).contains(&spec.channels.len()));
     for channel in &spec.channels {
-        assert!(is_name(&channel.name));
+        assert!(is_valid_name(&channel.name));
         let plan = channel.plan().expect("sizes");
         assert!(channel.context_list().is_ok());
         let files = channel.tracefiles();
@@ -59,12 +59,12 @@ fn sensible(spec: &SessionSpec) {
         let asked = channel.on.as_ref().map_or(1, Vec::len);
         let lines = rules.lines().count();
         assert!(lines == asked || lines == asked + 1, "each rule is a line of {rules:?}");
-        processes(channel);
+        check_process_rules(channel);
     }
 }
 
 /// Checks that no process rule can pass for another one.
-fn processes(channel: &ChannelSpec) {
+fn check_process_rules(channel: &ChannelSpec) {
     let globs = channel.executables.iter().map(|glob| "exe=\n".len() + glob.len()).sum::<usize>();
     assert!(globs <= PROCESS_RULES_BYTES_MAX);
     let is_one = |glob: &String| glob.lines().count() == 1 && !glob.ends_with('\n');
@@ -77,17 +77,17 @@ fn processes(channel: &ChannelSpec) {
 /// ```text
 /// size of the pieces u8, 0: all at once | lines
 /// ```
-pub fn control(bytes: &[u8]) -> u64 {
+pub fn read_control(bytes: &[u8]) -> u64 {
     let Some((&size, sent)) = bytes.split_first() else { return 0 };
-    let whole = read([sent].into_iter());
+    let whole = read_requests([sent].into_iter());
     if size > 0 {
-        assert!(read(sent.chunks(size.into())) == whole, "lines depend on how they come");
+        assert!(read_requests(sent.chunks(size.into())) == whole, "lines depend on how they come");
     }
     let lines = sent.iter().filter(|&&byte| byte == b'\n').count();
     assert!(whole.len() == lines || sent.len() > LINE_BYTES_MAX, "each line is one request");
-    let mut session = Session::begun();
+    let mut session = Session::begin();
     for request in whole.iter().flatten() {
-        sent_again(request);
+        check_round_trip(request);
         // A session answers no request after its end.
         if !session.has_ended {
             session.send(request.clone());
@@ -97,8 +97,10 @@ pub fn control(bytes: &[u8]) -> u64 {
 }
 
 /// Returns the requests that a server reads from a client that sends these pieces.
-fn read<'bytes>(pieces: impl Iterator<Item = &'bytes [u8]>) -> Vec<Result<Request, Refusal>> {
-    let mut requests = Requests::default();
+fn read_requests<'bytes>(
+    pieces: impl Iterator<Item = &'bytes [u8]>,
+) -> Vec<Result<Request, Refusal>> {
+    let mut requests = RequestParser::default();
     let mut read = Vec::new();
     for piece in pieces {
         requests.push(piece);
@@ -111,11 +113,11 @@ fn read<'bytes>(pieces: impl Iterator<Item = &'bytes [u8]>) -> Vec<Result<Reques
 }
 
 /// Checks that a request is read again as it is written here.
-fn sent_again(request: &Request) {
+fn check_round_trip(request: &Request) {
     let message = Message { version: PROTOCOL_VERSION, request: request.clone() };
     let mut line = serde_json::to_vec(&message).expect("texts and numbers");
     line.push(b'\n');
-    assert_eq!(read([&line[..]].into_iter()), [Ok(message.request)]);
+    assert_eq!(read_requests([&line[..]].into_iter()), [Ok(message.request)]);
 }
 
 /// A session all of whose effects succeed, except some.
@@ -129,7 +131,7 @@ struct Session {
 const FAILURES: u64 = 5;
 
 impl Session {
-    fn begun() -> Self {
+    fn begin() -> Self {
         let machine = Machine::new(SessionSpec::default());
         let mut session = Self { machine, effects: 0, has_ended: false };
         assert_eq!(session.carry_out(), [CREATOR]);
@@ -140,7 +142,7 @@ impl Session {
         const CLIENT: u64 = 7;
         self.machine.submit(CLIENT, request);
         assert_eq!(self.carry_out(), [CLIENT], "one answer for each request");
-        sensible(self.machine.spec());
+        check_spec(self.machine.spec());
         assert!(self.machine.channels().count() == self.machine.spec().channels.len());
     }
 

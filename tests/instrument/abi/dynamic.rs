@@ -5,7 +5,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 fn program(fixture: &Fixture) -> PathBuf {
     let source =
@@ -76,7 +76,7 @@ fn without_a_session_without_a_window_without_the_library_nothing_happens() {
 fn a_python_program_describes_its_events_through_ctypes() {
     let fixture = Fixture::new("dynamic-python");
     if !has("python3") {
-        return skipped("python3 is not installed");
+        return report_skipped("python3 is not installed");
     }
     let script = source_dir().join("tests/instrument/abi/dynamic.py").display().to_string();
     // Without the library, with it and without a session, and recorded.

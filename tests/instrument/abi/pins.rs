@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::Command;
 
 use trackway_abi::{ABI_VERSION, record, region, session, window};
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Exports of libtrackway.so, without the functions of the C library that it wraps.
 const EXPORTED: [&str; 11] = [
@@ -54,7 +54,7 @@ fn is_in_the_c_library(name: &str) -> bool {
 #[test]
 fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
     if !has("nm") || !has("readelf") {
-        return skipped("nm and readelf are not installed");
+        return report_skipped("nm and readelf are not installed");
     }
     let library = build_dir().join("libtrackway.so");
     let (ours, others): (Vec<String>, Vec<String>) =
@@ -84,7 +84,7 @@ fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
 #[test]
 fn preload_helpers_export_wrappers_and_nothing_else() {
     if !has("nm") {
-        return skipped("nm is not installed");
+        return report_skipped("nm is not installed");
     }
     let fixture = Fixture::new("abi-helpers");
     let sources = fs::read_dir(source_dir().join("preload")).expect("a folder").flatten();

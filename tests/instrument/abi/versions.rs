@@ -6,7 +6,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use trackway_tests::{Fixture, build_dir, has, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Program that records an event, prints a line, and waits for the end of its input or half a
 /// second, which is long enough for a recorder that checks its descendants every twentieth of a
@@ -32,7 +32,7 @@ int main(int argc, char **argv)
 /// libtrackway.so of another version, built in a folder of this fixture.
 fn library(fixture: &Fixture, age: &str) -> Option<PathBuf> {
     if !has("cargo") {
-        skipped("cargo is not installed");
+        report_skipped("cargo is not installed");
         return None;
     }
     let target = fixture.path(&format!("target-{age}"));

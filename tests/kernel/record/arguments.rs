@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use trackway_tests::{Fixture, has_kernel_events, text};
+use trackway_tests::{Fixture, has_kernel_events, lossy_text};
 
 use super::{lines, program};
 use crate::support::record;
@@ -16,15 +16,19 @@ fn run(name: &str, what: &str, calls: &str) -> Option<(String, Vec<(String, Stri
     let file = fixture.path("file").display().to_string();
     let command = [program.to_str().expect("a path"), what, &file];
     let output = record(&fixture, &["--kernel", calls], &command);
-    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
-    assert!(text(&output.stderr).contains(" 0 lost, 0 overwritten"), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
+    assert!(
+        lossy_text(&output.stderr).contains(" 0 lost, 0 overwritten"),
+        "{}",
+        lossy_text(&output.stderr)
+    );
     let event = |line: &String| {
         let (rest, fields) = line.rsplit_once(" }, { ")?;
         let name = rest.split(": { cpu_id").next()?.rsplit(' ').next()?;
         Some((name.to_owned(), fields.strip_suffix(" }")?.to_owned()))
     };
     let events = lines(&fixture).iter().map(|line| event(line).expect("an event")).collect();
-    Some((text(&output.stdout), events))
+    Some((lossy_text(&output.stdout), events))
 }
 
 /// Returns the fields of the first of these events that has this among them, and the event after
@@ -251,10 +255,10 @@ fn fields_that_are_left_out_are_said() {
     }
     let said = |calls: &str| {
         let output = record(&fixture, &["--kernel", calls], &["true"]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         let metadata =
             fs::read_to_string(fixture.path("trace/kernel/metadata")).expect("it is there");
-        (text(&output.stderr), metadata)
+        (lossy_text(&output.stderr), metadata)
     };
     let (talk, metadata) = said("syscalls:waitid");
     assert!(

@@ -1,6 +1,6 @@
 //! System calls by the numbers of 32 bits: `trackway record --kernel syscalls:…`.
 
-use trackway_tests::{Fixture, skipped, text};
+use trackway_tests::{Fixture, lossy_text, report_skipped};
 
 use super::{lines, program};
 use crate::support::record;
@@ -31,10 +31,10 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let options = ["--kernel", calls, "--kernel-only"];
     let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
     if output.status.code() == Some(77) {
-        return skipped("this kernel has no system calls of 32 bits");
+        return report_skipped("this kernel has no system calls of 32 bits");
     }
-    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
-    let numbers = text(&output.stdout);
+    assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
+    let numbers = lossy_text(&output.stdout);
     let numbers: Vec<&str> = numbers.split_whitespace().collect();
     let [read_end, write_end, seconds, nanoseconds] = numbers[..] else { panic!("{numbers:?}") };
     let lines = lines(&fixture);
@@ -76,17 +76,17 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     assert_eq!(lines.iter().filter(wide).count(), 1, "{lines:#?}");
     let foreign = ["preadv", "mkdirat"];
     assert!(!lines.iter().any(|line| foreign.iter().any(|name| line.contains(name))), "{lines:#?}");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(!talk.contains("unknown numbers"), "{talk}");
     let print = ["print", "--symbolic", "trace"];
-    let symbolic = text(&fixture.trackway(&print).output().expect("it runs").stdout);
+    let symbolic = lossy_text(&fixture.trackway(&print).output().expect("it runs").stdout);
     let shown = "openat(AT_FDCWD, \"/nowhere/narrow\", O_RDONLY|O_CLOEXEC, 0)";
     let line = symbolic.lines().find(|line| line.contains("compat_syscall_entry_openat"));
     assert!(line.is_some_and(|line| line.contains(shown)), "{symbolic}");
     std::fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     let options = ["--kernel", "syscalls", "--kernel-only"];
     let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(talk.contains("by unknown numbers of 32 bits are not recorded: 1 of"), "{talk}");
 }
 
@@ -104,11 +104,11 @@ fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     let options = ["--kernel", "syscalls:openat", "--filter", filter, "--kernel-only"];
     let output = record(&fixture, &options, &command);
     if output.status.code() == Some(77) {
-        return skipped("this kernel has no system calls of 32 bits");
+        return report_skipped("this kernel has no system calls of 32 bits");
     }
     let lines_of = lines(&fixture);
     let names = ["compat_syscall_entry_openat: ", " syscall_entry_openat: "];
-    assert_eq!(lines_of.len(), 2, "{lines_of:#?} {}", text(&output.stderr));
+    assert_eq!(lines_of.len(), 2, "{lines_of:#?} {}", lossy_text(&output.stderr));
     assert!(lines_of.iter().zip(names).all(|(line, name)| line.contains(name)), "{lines_of:#?}");
     std::fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     let options = ["--kernel", "syscalls:openat,!compat_*", "--kernel-only"];
@@ -145,9 +145,9 @@ int main(int count, char **arguments)
     let options = ["--kernel", "syscalls", "--kernel-only"];
     let talk = |command: &[&str]| {
         let output = record(&fixture, &options, command);
-        assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
+        assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
         assert_eq!(lines(&fixture).iter().filter(|line| line.contains("entry_getppid")).count(), 1);
-        text(&output.stderr)
+        lossy_text(&output.stderr)
     };
     let some = talk(&[calls, "some"]);
     let said = some.split_once("by unknown numbers are not recorded: ").map(|(_, rest)| rest);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use trackway_tests::{Fixture, skipped, text};
+use trackway_tests::{Fixture, lossy_text, report_skipped};
 
 use super::{lines, program};
 use crate::support::record;
@@ -56,10 +56,10 @@ fn contexts_are_what_the_thread_itself_finds() {
     let command = [program.to_str().expect("a path"), &folder];
     let output = record(&fixture, &options, &command);
     if output.status.code() == Some(81) {
-        return skipped("nobody may make namespaces here");
+        return report_skipped("nobody may make namespaces here");
     }
-    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
-    let mut expected = text(&output.stdout).trim().to_owned();
+    assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
+    let mut expected = lossy_text(&output.stdout).trim().to_owned();
     let lines = lines(&fixture);
     let of = |event: &str| {
         let is_it = |line: &&String| line.contains(event) && line.contains("fifteen letters");
@@ -77,7 +77,10 @@ fn contexts_are_what_the_thread_itself_finds() {
     }
     let trace = fixture.trackway(&["print", "--filter", "$ctx.nice == 7", "--count", "trace"]);
     let count = { trace }.output().expect("it runs");
-    assert!(text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3), "{count:?}");
+    assert!(
+        lossy_text(&count.stdout).trim().parse::<u64>().is_ok_and(|count| count >= 3),
+        "{count:?}"
+    );
 }
 
 /// RUN filters on each context, in a thread that makes system calls with its own value, and with
@@ -105,10 +108,10 @@ fn filters_ask_for_each_context_that_is_recorded() {
     let options = [&events[..], &["--filter", &calls, "--filter", ends]].concat();
     let output = record(&fixture, &options, &[program.to_str().expect("a path"), &folder]);
     if output.status.code() == Some(81) {
-        return skipped("nobody may make namespaces here");
+        return report_skipped("nobody may make namespaces here");
     }
-    assert!(output.status.success(), "{:?} {}", output.status, text(&output.stderr));
-    let said = text(&output.stdout);
+    assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
+    let said = lossy_text(&output.stdout);
     let of = |line: &str, name: &str| -> Option<String> {
         let value = line.split(&format!(" {name} = ")).nth(1)?;
         value.split([',', ' ']).next().map(str::to_owned)
@@ -157,7 +160,7 @@ fn each_side_has_the_contexts_that_it_knows() {
         let mut options = vec!["--kernel", "syscalls:sys_enter_getpgid"];
         options.extend(list.iter().flat_map(|list| ["--context", list]));
         let output = record(&fixture, &options, &[program, "1"]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         let lines = lines(&fixture);
         let call = lines.iter().find(|line| line.contains("syscall_entry_getpgid")).expect("one");
         let event = lines.iter().find(|line| line.contains("calls:before")).expect("one");
@@ -176,7 +179,7 @@ fn contexts_that_nobody_has_are_refused() {
     let refused = |options: &[&str]| {
         let output = record(&fixture, options, &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists());
-        text(&output.stderr)
+        lossy_text(&output.stderr)
     };
     let talk = refused(&["--context", "ppid"]);
     assert!(talk.contains("'ppid' is a context of the kernel's events alone"), "{talk}");
@@ -185,5 +188,5 @@ fn contexts_that_nobody_has_are_refused() {
     let output = fixture.trackway(&["session", "create", "one", "--context", "prio"]).output();
     let output = output.expect("it runs");
     assert!(!output.status.success());
-    assert!(text(&output.stderr).contains("of the kernel's events alone"), "{output:?}");
+    assert!(lossy_text(&output.stderr).contains("of the kernel's events alone"), "{output:?}");
 }

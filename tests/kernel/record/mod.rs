@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use trackway_tests::{
-    Fixture, are_lines_of_babeltrace, build_dir, copy_program, has, has_kernel_events, skipped,
-    source_dir, text,
+    Fixture, are_lines_of_babeltrace, build_dir, copy_program, has, has_kernel_events, lossy_text,
+    report_skipped, source_dir,
 };
 
 use crate::support::record;
@@ -29,15 +29,15 @@ fn program(fixture: &Fixture) -> Option<PathBuf> {
 /// Returns the lines of the trace. Where babeltrace2 is installed, its lines must be the same.
 fn lines(fixture: &Fixture) -> Vec<String> {
     let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
-    assert!(printed.status.success(), "{}", text(&printed.stderr));
+    assert!(printed.status.success(), "{}", lossy_text(&printed.stderr));
     if has("babeltrace2") {
         let mut babeltrace = Command::new("babeltrace2");
         let theirs = babeltrace.arg(fixture.path("trace")).output().expect("it runs");
-        assert!(theirs.status.success(), "{}", text(&theirs.stderr));
-        let (ours, theirs) = (text(&printed.stdout), text(&theirs.stdout));
+        assert!(theirs.status.success(), "{}", lossy_text(&theirs.stderr));
+        let (ours, theirs) = (lossy_text(&printed.stdout), lossy_text(&theirs.stdout));
         assert!(are_lines_of_babeltrace(&ours, &theirs), "babeltrace2 prints something else");
     }
-    text(&printed.stdout).lines().map(str::to_owned).collect()
+    lossy_text(&printed.stdout).lines().map(str::to_owned).collect()
 }
 
 /// RUN a program that makes system calls between two events. EXPECT, each time and in this order:
@@ -50,7 +50,7 @@ fn programs_and_the_kernel_are_on_one_clock() {
     let Some(program) = program(&fixture) else { return };
     let program = program.to_str().expect("a path");
     let output = record(&fixture, &["--kernel", "syscalls:getpgid"], &[program, "20000"]);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 40,000 events recorded, 0 lost, 0 overwritten"), "{talk}");
     let lines = lines(&fixture);
@@ -85,8 +85,8 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "16M"];
     let is_whole = || {
         let output = record(&fixture, &options, &[program, &COUNT.to_string()]);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let talk = text(&output.stderr);
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
+        let talk = lossy_text(&output.stderr);
         talk.contains("kernel: 2,000,000 events recorded, 0 lost")
             && talk.contains("trackway: 2,000,000 events recorded, 0 lost")
     };
@@ -129,7 +129,7 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             output
         });
-        assert!(output.status.success(), "{}", text(&output.stderr));
+        assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         let lines = lines(&fixture);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         assert!(has("filename = \"/nowhere/inside\""), "{lines:?}");
@@ -141,8 +141,8 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     let options = ["--kernel", "syscalls:openat,!sys_exit_openat", "--kernel-only"];
     let script = format!("{script}; echo \"[$LD_PRELOAD$TRACKWAY_TOKEN]\"");
     let output = record(&fixture, &options, &["sh", "-c", &script]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert_eq!(text(&output.stdout), "[]\n");
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
+    assert_eq!(lossy_text(&output.stdout), "[]\n");
     let lines = lines(&fixture);
     let has = |name: &str| lines.iter().any(|line| line.contains(name));
     assert!(has("filename = \"/nowhere/inside\"") && !has("trackway"), "{lines:?}");
@@ -157,7 +157,7 @@ fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
     let Some(program) = program(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--flight-recorder", "--buffer-size", "128K"];
     let output = record(&fixture, &options, &[program.to_str().expect("a path"), "50000"]);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let count = |what: &str| {
         let line = talk.lines().find(|line| line.contains("kernel: ")).expect("a summary");
@@ -182,7 +182,7 @@ fn refusals_have_hints() {
     let refused = |options: &[&str]| {
         let output = record(&fixture, options, &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists());
-        text(&output.stderr)
+        lossy_text(&output.stderr)
     };
     let talk = refused(&["--system-wide"]);
     assert!(talk.contains("--kernel"), "{talk}");
@@ -200,12 +200,12 @@ fn refusals_have_hints() {
     let script = "ulimit -n 256; exec \"$0\" record --kernel '*' -o trace -- touch ran";
     let output =
         fixture.command("sh").args(["-c", script]).arg(&trackway).output().expect("it runs");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.code() == Some(125) && !fixture.path("ran").exists(), "{talk}");
     assert!(talk.contains(" open files, and 256 are allowed") && talk.contains("ulimit -n"));
     // A user without the privilege.
     if !has("setpriv") {
-        return skipped("setpriv is not installed");
+        return report_skipped("setpriv is not installed");
     }
     let trackway = fixture.path("trackway");
     copy_program(&build_dir().join("trackway"), &trackway);
@@ -213,7 +213,7 @@ fn refusals_have_hints() {
     command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&trackway);
     command.args(["record", "--kernel", "sched_switch", "--", "true"]);
     let output = command.output().expect("it runs");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(talk.contains("cannot list kernel events: only root may"), "{talk}");
     let same = format!("\n  sudo {} record --kernel sched_switch -- true", trackway.display());
     assert!(talk.contains(&same), "{talk}");
@@ -232,11 +232,11 @@ fn the_commands_of_the_kernel_guide_work() {
     for line in blocks.flat_map(str::lines) {
         let command = line.replacen("trackway", &trackway, 1);
         let output = fixture.command("sh").args(["-c", &command]).output().expect("it runs");
-        assert!(output.status.success(), "{line}: {}", text(&output.stderr));
+        assert!(output.status.success(), "{line}: {}", lossy_text(&output.stderr));
     }
     let print = |trace: &str| {
         let output = fixture.trackway(&["print", trace]).output().expect("it runs");
-        text(&output.stdout)
+        lossy_text(&output.stdout)
     };
     let opened = print("what-it-opens");
     assert!(opened.contains("syscall_entry_openat: ") && opened.contains("sched_switch: "));
@@ -261,7 +261,7 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     let program = fixture.compile("exec", EXEC, false, &["-pthread"]);
     let options = ["--kernel", "syscalls:openat"];
     let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert_eq!(output.status.code(), Some(1), "{}", lossy_text(&output.stderr));
     let lines = lines(&fixture);
     assert!(lines.iter().any(|line| line.contains("/nowhere/behind-exec")), "{lines:?}");
 }
@@ -275,16 +275,16 @@ fn others_see_the_events_too() {
         return;
     }
     if !has("perf") {
-        return skipped("perf is not installed");
+        return report_skipped("perf is not installed");
     }
     let perf = ["perf", "stat", "-a", "-x,", "-e", "sched:sched_switch", "sleep", "0.2"];
     let alone = fixture.command(perf[0]).args(&perf[1..]).output().expect("it runs");
     if !alone.status.success() {
-        return skipped("perf does not count here");
+        return report_skipped("perf does not count here");
     }
     let options = ["--kernel", "sched:sched_switch", "--system-wide", "-q"];
     let output = record(&fixture, &options, &perf);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     let line = talk.lines().find(|line| line.contains("sched:sched_switch")).expect("a count");
     let count: u64 = line.split(',').next().and_then(|count| count.parse().ok()).expect("a number");
     assert!(count > 0, "{talk}");
@@ -302,7 +302,7 @@ fn the_end_of_a_recording_ends_its_kernel_part() {
     let trackway = build_dir().join("trackway").display().to_string();
     let options = ["--kernel", "syscalls:getpgid"];
     let output = record(&fixture, &options, &["sh", "-c", &script, "sh", &trackway]);
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
 }
@@ -320,7 +320,7 @@ fn the_recorders_own_preparations_are_not_recorded() {
     record.args(["--buffer-size=8M", "-o", "trace", "--", "true"]);
     let recorder = record.stderr(Stdio::piped()).spawn().expect("it runs");
     let pid = recorder.id();
-    let talk = text(&recorder.wait_with_output().expect("it ends").stderr);
+    let talk = lossy_text(&recorder.wait_with_output().expect("it ends").stderr);
     assert!(talk.contains("kernel: "), "{talk}");
     let tid = format!("{{ tid = {pid} }}");
     let is_own = |line: &&String| line.contains(&tid) && line.contains(" kmem_kmalloc: ");

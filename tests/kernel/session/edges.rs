@@ -7,7 +7,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{Fixture, build_dir, has, is_root, skipped, text};
+use trackway_tests::{Fixture, build_dir, has, is_root, lossy_text, report_skipped};
 
 use super::kernel_test::KernelTest;
 
@@ -22,11 +22,11 @@ fn recover_says_what_is_lost_of_the_kernel() {
     test.calls(0..1000);
     // Written as it goes, or half a second later.
     let printed = || test.command("print trace").output().expect("it runs");
-    let lines = || text(&printed().stdout).lines().map(str::to_owned).collect::<Vec<_>>();
+    let lines = || lossy_text(&printed().stdout).lines().map(str::to_owned).collect::<Vec<_>>();
     wait_for("the events", || !test.numbers(&lines()).is_empty());
     let pid = test.status("k")["pid"].as_u64().expect("a process id");
     send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
-    wait_for("its end", || text(&printed().stderr).contains("trackway recover"));
+    wait_for("its end", || lossy_text(&printed().stderr).contains("trackway recover"));
     let talk = test.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
     assert!(talk.contains("they end at 20"), "{talk}");
@@ -37,7 +37,7 @@ fn recover_says_what_is_lost_of_the_kernel() {
     assert!(!entries.is_empty() && entries.iter().copied().eq(0..entries.len() as u64));
     let again = test.ok("recover trace").1;
     assert!(again.contains("nothing to recover"), "{again}");
-    assert!(!text(&printed().stderr).contains("trackway recover"));
+    assert!(!lossy_text(&printed().stderr).contains("trackway recover"));
 }
 
 /// RUN SIGKILL for a recorder of kernel events only, and recover at once. EXPECT recover to wait
@@ -52,7 +52,7 @@ fn recover_waits_for_a_recorder_that_was_just_killed() {
         let mut recover = test.command("recover");
         send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
         let output = recover.output().expect("it runs");
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert!(output.status.success(), "{talk}");
         assert_eq!(talk.matches("kernel's events").count(), 1, "{talk}");
         assert!(!talk.contains("nothing to recover"), "{talk}");
@@ -82,7 +82,7 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
         has_ended || test.command("session status k").output().is_ok_and(|it| it.status.success())
     });
     if has_ended {
-        skipped("a tmpfs cannot be mounted here");
+        report_skipped("a tmpfs cannot be mounted here");
         return;
     }
     let notices = || {
@@ -99,10 +99,10 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
     });
     assert!(first <= 400_000, "2 MiB hold fewer");
     let talk = test.command("session destroy k").output().expect("it runs");
-    let talk = text(&talk.stderr);
+    let talk = lossy_text(&talk.stderr);
     drop(child.stdin.take());
     let output = child.wait_with_output().expect("a child");
-    let said = text(&output.stderr);
+    let said = lossy_text(&output.stderr);
     assert!(
         said.contains("kernel: ") && said.contains("the trace has not all of the kernel's events"),
         "{talk}\n{said}"
@@ -131,7 +131,7 @@ fn a_full_disk_is_told_of_at_once_and_the_summary_comes_all_the_same() {
 fn nothing_is_recorded_before_somebody_drains() {
     let Some(test) = KernelTest::new("ksession-before") else { return };
     if !has("strace") {
-        skipped("strace is not installed");
+        report_skipped("strace is not installed");
         return;
     }
     let log = test.fixture.path("log");
@@ -157,7 +157,7 @@ fn nothing_is_recorded_before_somebody_drains() {
         record.try_wait().expect("a child").is_some()
     });
     let output = record.wait_with_output().expect("a child");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
     assert!(talk.contains(" events recorded, 0 lost"), "{talk}");
     test.check("new/trace", []);
@@ -170,7 +170,7 @@ fn a_refusal_names_the_users_who_may_record_the_kernel() {
     if !is_root() {
         let fixture = Fixture::new("ksession-may-not");
         let create = fixture.trackway(&["session", "create", "k", "--kernel", "sched"]).output();
-        let talk = text(&create.expect("it runs").stderr);
+        let talk = lossy_text(&create.expect("it runs").stderr);
         assert!(talk.contains("root") || talk.contains("sudo"), "{talk}");
         return;
     }
@@ -184,7 +184,7 @@ fn a_refusal_names_the_users_who_may_record_the_kernel() {
     create.current_dir(&theirs).env("TRACKWAY_RUN_DIR", theirs.join("run"));
     create.uid(OTHER_USER).gid(OTHER_USER);
     let output = create.output().expect("it runs");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(!output.status.success(), "{talk}");
     assert!(talk.contains("hint: ") && talk.contains("root"), "{talk}");
     assert!(!theirs.join("run/k.sock").exists());
@@ -239,7 +239,7 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
     go_on(4);
     drop(go_on);
     let output = record.wait_with_output().expect("a child");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: 600 events recorded"), "{talk}");
     test.check("shot", (100..200).chain(300..400));
     test.check("trace", (100..200).chain(300..500));
@@ -252,7 +252,7 @@ fn record_is_told_what_to_do_with_the_kernels_events() {
 fn a_snapshot_is_written_though_later_events_cannot_be_read() {
     let Some(test) = super::tracefs::tracefs_test("ksession-held") else { return };
     if !has("strace") {
-        skipped("strace is not installed");
+        report_skipped("strace is not installed");
         return;
     }
     let options = "--kernel syscalls:getpgid --kernel-backend tracefs --flight-recorder";
@@ -281,7 +281,7 @@ fn a_snapshot_is_written_though_later_events_cannot_be_read() {
     let output = record.wait_with_output().expect("a child");
     let mut strace = strace;
     assert!(strace.wait().expect("it ends with it").success());
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(talk.contains("kernel: 200 events recorded, 200 lost"), "{talk}");
     test.check("shot", 0..100);
     test.check("trace", 0..100);
@@ -293,7 +293,7 @@ fn a_snapshot_is_written_though_later_events_cannot_be_read() {
 fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     let Some(test) = KernelTest::new("ksession-endless") else { return };
     if !has("perl") {
-        skipped("perl is not installed");
+        report_skipped("perl is not installed");
         return;
     }
     let mut record = test.command("record --kernel syscalls:getpgid -o trace");
@@ -312,7 +312,7 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     assert!(plain.status().expect("perl runs").success());
     send(i32::try_from(record.id()).expect("a process id"), libc::SIGINT);
     let output = record.wait_with_output().expect("a child");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(!talk.contains("trackway: 0 events recorded"), "{talk}");
     assert!(talk.contains("trackway: kernel: ") && talk.contains(" bytes in "), "{talk}");
@@ -339,7 +339,7 @@ fn record_of_processes_ends_when_they_have() {
         shell.wait();
     }
     let output = record.wait_with_output().expect("a child");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: 400 events recorded"), "{talk}");
     test.check("two", 0..200);
     let talk = test.refused("record --pid 1");
@@ -366,9 +366,9 @@ fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
     };
     for user in ["nobody", "65534"] {
         let output = record(user).output().expect("it runs");
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert_eq!(output.status.code(), Some(3), "{talk}");
-        assert_eq!(text(&output.stdout), "65534\nnobody\n", "{talk}");
+        assert_eq!(lossy_text(&output.stdout), "65534\nnobody\n", "{talk}");
         assert!(talk.contains("recording as nobody"), "{talk}");
         for folder in ["trace/kernel", "trace/ust"] {
             let status = fs::metadata(theirs.join(folder)).expect("a folder");
@@ -376,10 +376,10 @@ fn the_command_runs_as_the_user_who_is_named_and_the_trace_is_theirs() {
         }
     }
     let unknown = record("no-such-user").output().expect("it runs");
-    assert!(text(&unknown.stderr).contains("there is no user 'no-such-user'"));
+    assert!(lossy_text(&unknown.stderr).contains("there is no user 'no-such-user'"));
     let mut other = test.command("record --user root -- true");
     other.uid(OTHER_USER).gid(OTHER_USER).current_dir(&theirs);
-    let talk = text(&other.output().expect("it runs").stderr);
+    let talk = lossy_text(&other.output().expect("it runs").stderr);
     assert!(talk.contains("only root runs commands as another user"), "{talk}");
 }
 
@@ -393,9 +393,9 @@ fn many_events_need_no_descriptors_of_the_commands() {
     let script = "ulimit -Sn 40; exec \"$0\" record --kernel 'sched_*' --system-wide -o trace -- \
                   sh -c 'ulimit -Sn'";
     let output = limited.args(["-c", script]).arg(trackway).output().expect("sh runs");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     assert!(output.status.success() && talk.contains("kernel: "), "{talk}");
-    assert_eq!(text(&output.stdout), "40\n");
+    assert_eq!(lossy_text(&output.stdout), "40\n");
     assert!(!test.lines("trace").is_empty());
 }
 

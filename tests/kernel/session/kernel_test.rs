@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
-use trackway_tests::{Fixture, has, has_kernel_events, text};
+use trackway_tests::{Fixture, has, has_kernel_events, lossy_text};
 
 /// Addend of the program's numbers.
 const BASE: u64 = 1_000_000_000;
@@ -53,7 +53,7 @@ impl KernelTest {
     /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
         let output = self.command(line).output().expect("trackway runs");
-        let told = (text(&output.stdout), text(&output.stderr));
+        let told = (lossy_text(&output.stdout), lossy_text(&output.stderr));
         assert!(output.status.success(), "trackway {line}: {}", told.1);
         told
     }
@@ -61,8 +61,8 @@ impl KernelTest {
     /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
         let output = self.command(line).output().expect("trackway runs");
-        assert!(!output.status.success(), "trackway {line}: {}", text(&output.stdout));
-        text(&output.stderr)
+        assert!(!output.status.success(), "trackway {line}: {}", lossy_text(&output.stdout));
+        lossy_text(&output.stderr)
     }
 
     pub(crate) fn status(&self, session: &str) -> Value {

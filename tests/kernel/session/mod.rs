@@ -19,7 +19,7 @@ use std::time::Duration;
 use kernel_test::{KernelTest, sizes_of};
 use tracefs::Caller;
 use trackway_tests::steps::wait_for;
-use trackway_tests::{has, text};
+use trackway_tests::{has, lossy_text};
 
 /// Returns true if there are this many entries and exits of calls: also through the 32-bit system
 /// call table, where the kernel has one.
@@ -280,7 +280,7 @@ fn events_that_cannot_be_switched_on_change_nothing() {
     let mut create = test.fixture.command("sh");
     let script = "ulimit -n 80; exec \"$0\" session create k --kernel sched_process_exec -o trace";
     let created = create.args(["-c", script]).arg(trackway).output().expect("sh runs");
-    assert!(created.status.success(), "{}", text(&created.stderr));
+    assert!(created.status.success(), "{}", lossy_text(&created.stderr));
     // Fewer than the check before the attempt allows, and more than there is room for.
     let talk = test.refused("event on k --kernel sched,timer,irq");
     assert!(talk.contains("Too many open files"), "{talk}");
@@ -370,7 +370,7 @@ fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
     let mut create = test.command("session create k --kernel syscalls:getpgid --context prio");
     create.args(["--filter", "$ctx.prio > 5", "-o", "trace"]);
     let output = create.output().expect("trackway runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     let save = |name: &str| test.ok(&format!("session save {name}")).0;
     let saved = save("k");
     assert_eq!(saved.matches("$ctx.prio > 5").count(), 2, "{saved}");
@@ -391,7 +391,7 @@ fn a_saved_filter_of_the_kernels_is_as_it_was_written() {
 fn a_session_asks_the_kernels_events_and_chooses_among_them() {
     let Some(test) = KernelTest::new("ksession-keys") else { return };
     if !has("taskset") {
-        return trackway_tests::skipped("taskset is not installed");
+        return trackway_tests::report_skipped("taskset is not installed");
     }
     let (_, first) = test.first();
     let filter = format!("syscalls:getpgid: pid >= {} && pid < {}", first + 10, first + 20);
@@ -470,7 +470,7 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
     for (filter, of_program, of_kernel) in [(&on_numbers, 6, 0..0), (&on_pids, 0, 5..8)] {
         let mut create = test.command("session create k --kernel syscalls:getpgid -o trace");
         let output = create.args(["--filter", filter]).output().expect("trackway runs");
-        assert!(output.status.success(), "{filter}: {}", text(&output.stderr));
+        assert!(output.status.success(), "{filter}: {}", lossy_text(&output.stderr));
         test.calls(0..10);
         // Other events have the same filter.
         test.ok("event on k --kernel syscalls:getsid");
@@ -487,7 +487,7 @@ fn a_filter_without_a_pattern_asks_each_what_it_has() {
         let filter = if options.is_empty() { "no_field > 5" } else { on_numbers.as_str() };
         let output = test.command(&create).args(["--filter", filter]).output();
         let output = output.expect("trackway runs");
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert!(!output.status.success(), "{filter}");
         assert!(talk.contains("say which: PATTERN: EXPR"), "{filter}: {talk}");
     }
@@ -519,7 +519,10 @@ fn events_that_are_switched_on_later_are_asked_too() {
         on.args(patterns.split(' ')).args(["--filter", filter]).output().expect("it runs")
     };
     let refused = on("syscalls:sys_enter_getpgid", "no_field == 7");
-    assert!(!refused.status.success() && text(&refused.stderr).contains("no_field"), "{refused:?}");
+    assert!(
+        !refused.status.success() && lossy_text(&refused.stderr).contains("no_field"),
+        "{refused:?}"
+    );
     test.calls(0..10);
     let five = format!("pid == {}", first + 5);
     let done = on("syscalls:sys_enter_getpgid task_rename", &five);
@@ -615,11 +618,11 @@ fn a_session_of_a_cgroup_has_nothing_of_others() {
     let Some(test) = KernelTest::new("ksession-cgroup") else { return };
     let mounted = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(std::path::PathBuf::from);
     let Some(root) = mounted.iter().find(|root| root.join("cgroup.procs").is_file()) else {
-        return trackway_tests::skipped("no control groups of version 2 are mounted");
+        return trackway_tests::report_skipped("no control groups of version 2 are mounted");
     };
     let group = root.join(format!("trackway-ksession-{}", std::process::id()));
     if fs::create_dir(&group).is_err() {
-        return trackway_tests::skipped("no control group can be made");
+        return trackway_tests::report_skipped("no control group can be made");
     }
     let create = "session create k --kernel syscalls:getpgid -o trace --cgroup";
     let begun = test.command(&format!("{create} {}", group.display())).output();
@@ -634,7 +637,7 @@ fn a_session_of_a_cgroup_has_nothing_of_others() {
     let ended = test.command("session destroy k").output();
     let _ = fs::remove_dir(&group);
     assert!(begun.expect("it runs").status.success() && ended.expect("it runs").status.success());
-    let shown = text(&status.expect("it runs").stdout);
+    let shown = lossy_text(&status.expect("it runs").stdout);
     let only = format!("  only      control group {}, and below\n", group.display());
     assert!(shown.contains(&only), "{shown}");
     test.check("trace", 0..20);
@@ -653,7 +656,7 @@ fn impossible_choices_of_a_session_are_refused() {
     ] {
         let mut create = test.command("session create k --kernel syscalls:getpgid -o none");
         let output = create.args([option, value]).output().expect("trackway runs");
-        let talk = text(&output.stderr);
+        let talk = lossy_text(&output.stderr);
         assert!(!output.status.success() && talk.contains(why), "{option} {value}: {talk}");
         let talk = test.refused("session status k");
         assert!(talk.contains("no session"), "{option}: {talk}");
@@ -706,12 +709,12 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
         assert_eq!(told, Some(lost.to_string()), "{kernel}\n{talk}\n{stats}");
         if has("babeltrace2") {
             let output = test.fixture.babeltrace(&test.fixture.path(&trace)).expect("it is there");
-            let said = trackway_tests::discarded_by_babeltrace(&text(&output.stderr));
+            let said = trackway_tests::discarded_by_babeltrace(&lossy_text(&output.stderr));
             assert_eq!(said, lost);
         }
         if passed_over > 0 && lost > passed_over {
             return;
         }
     }
-    trackway_tests::skipped("the kernel passed over no program here");
+    trackway_tests::report_skipped("the kernel passed over no program here");
 }

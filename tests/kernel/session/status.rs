@@ -160,7 +160,7 @@ fn a_cpu_that_comes_is_said_at_once() {
     unshare.args(create.get_args());
     let output = unshare.output().expect("unshare runs");
     if output.status.code() == Some(90) {
-        return trackway_tests::skipped("nothing can be mounted here");
+        return trackway_tests::report_skipped("nothing can be mounted here");
     }
     assert!(output.status.success(), "{output:?}");
     let said = || test.ok("session status k").0;
@@ -182,7 +182,7 @@ fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
     let Some(test) = KernelTest::new("ksession-offline") else { return };
     let real = fs::read_to_string("/sys/devices/system/cpu/online").expect("a list");
     if real.trim() == "0" || !trackway_tests::has("taskset") {
-        return trackway_tests::skipped("there is one CPU, or no taskset");
+        return trackway_tests::report_skipped("there is one CPU, or no taskset");
     }
     let list = test.fixture.path("online");
     fs::write(&list, "0\n").expect("a file");
@@ -192,7 +192,7 @@ fn a_cpu_that_was_offline_is_recorded_once_it_comes() {
     unshare.args(create.get_args());
     let output = unshare.output().expect("unshare runs");
     if output.status.code() == Some(90) {
-        return trackway_tests::skipped("nothing can be mounted here");
+        return trackway_tests::report_skipped("nothing can be mounted here");
     }
     assert!(output.status.success(), "{output:?}");
     fs::write(&list, &real).expect("a file");

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
 use trackway_tests::steps::{send, wait_for};
-use trackway_tests::{build_dir, has, skipped, text};
+use trackway_tests::{build_dir, has, lossy_text, report_skipped};
 
 use super::kernel_test::KernelTest;
 use super::tracefs;
@@ -40,7 +40,7 @@ impl Drop for Ending {
 impl Swapped {
     fn of(test: KernelTest) -> Option<Self> {
         if !has("strace") {
-            skipped("strace is not installed");
+            report_skipped("strace is not installed");
             return None;
         }
         let [user_folder, victim] = ["theirs", "victim"].map(|name| test.fixture.path(name));
@@ -79,7 +79,7 @@ impl Swapped {
         shell.args(["-c", script, "sh", name]).arg(&self.victim);
         shell.current_dir(&self.user_folder).uid(OTHER_USER).gid(OTHER_USER);
         let done = shell.output().expect("a shell");
-        assert!(done.status.success(), "{}", text(&done.stderr));
+        assert!(done.status.success(), "{}", lossy_text(&done.stderr));
     }
 
     /// Takes it back.
@@ -235,7 +235,7 @@ fn recover_and_merge_touch_no_foreign_folder() {
     test.ok("session create k --kernel syscalls:getpgid --kernel-only -o left");
     test.calls(0..1000);
     let printed = || test.command("print left").output().expect("it runs");
-    wait_for("the events", || text(&printed().stdout).contains(" syscall_entry_getpgid: "));
+    wait_for("the events", || lossy_text(&printed().stdout).contains(" syscall_entry_getpgid: "));
     let pid = test.status("k")["pid"].as_u64().expect("a process id");
     send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
     let status = || test.command("session status k").output().expect("it runs");
@@ -300,7 +300,7 @@ fn a_recording_without_open_files_leaves_nothing() {
             fs::remove_dir_all(new).expect("a trace");
         } else {
             failed += 1;
-            let talk = text(&output.stderr);
+            let talk = lossy_text(&output.stderr);
             let left = new.exists().then(|| Swapped::all_in(&new));
             assert_eq!(left, None, "{limit} open files: {talk}");
         }

@@ -8,7 +8,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use trackway_tests::cgroup::Group;
 use trackway_tests::steps::wait_for;
-use trackway_tests::{build_dir, has, skipped, text};
+use trackway_tests::{build_dir, has, lossy_text, report_skipped};
 
 use super::kernel_test::{KernelTest, sizes_of};
 
@@ -16,11 +16,11 @@ use super::kernel_test::{KernelTest, sizes_of};
 pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
     let test = KernelTest::new(name)?;
     if !Path::new("/sys/kernel/tracing/instances").is_dir() {
-        skipped("tracefs is not mounted at /sys/kernel/tracing");
+        report_skipped("tracefs is not mounted at /sys/kernel/tracing");
         return None;
     }
     if !has("capsh") {
-        skipped("capsh is not installed");
+        report_skipped("capsh is not installed");
         return None;
     }
     Some(test)
@@ -87,7 +87,7 @@ fn creating(line: &str) -> [String; 4] {
 pub(crate) fn create(test: &KernelTest, line: &str) {
     let output = test.fixture.command("capsh").args(creating(line)).output();
     let output = output.expect("capsh runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     let said = test.status("k")["notices"].to_string();
     assert!(said.contains("recorded by tracefs, since BPF is refused"), "{said}");
 }
@@ -205,13 +205,13 @@ fn filters_by_tracefs_change_while_it_records() {
         assert!(on(entry, &seven).status.success());
         test.calls(0..100);
         let refused = on(entry, "no_field == 7");
-        let talk = text(&refused.stderr);
+        let talk = lossy_text(&refused.stderr);
         assert!(!refused.status.success() && talk.contains("no_field"), "{talk}");
         test.calls(0..10);
         // Another filter, with an event that was never on; the entry, which has no such field,
         // goes.
         let done = on("syscalls:getpgid", "ret == -3 && count() % 2 == 1");
-        let talk = text(&done.stderr);
+        let talk = lossy_text(&done.stderr);
         assert!(done.status.success(), "{talk}");
         assert_eq!(test.status("k")["kernel"]["events"], 2, "exec, and the call's exit");
         test.calls(0..30);
@@ -298,7 +298,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
         has_ended || test.command("session status k").output().is_ok_and(|it| it.status.success())
     });
     if has_ended {
-        return skipped("a tmpfs cannot be mounted here");
+        return report_skipped("a tmpfs cannot be mounted here");
     }
     let said = |what: &str| {
         let status = test.status("k");
@@ -326,7 +326,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     test.ok("session destroy k");
     drop(child.stdin.take());
     let output = child.wait_with_output().expect("a child");
-    let talk = text(&output.stderr);
+    let talk = lossy_text(&output.stderr);
     let why = "the trace has not all of the kernel's events: No space left on device";
     assert!(talk.contains(why), "{talk}");
     let summary = talk.lines().find(|line| line.contains("kernel: ")).expect("one");
@@ -334,9 +334,9 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
     let lost = number_before(summary, " lost");
     assert!(recorded > 0 && lost > 0 && recorded + lost >= 2 * (last + 100), "{summary}");
     let print = test.command("print left/kernel").output().expect("it runs");
-    let talk = text(&print.stderr);
+    let talk = lossy_text(&print.stderr);
     assert!(print.status.success() && !talk.contains("complete"), "{talk}");
-    let lines: Vec<String> = text(&print.stdout).lines().map(str::to_owned).collect();
+    let lines: Vec<String> = lossy_text(&print.stdout).lines().map(str::to_owned).collect();
     assert_eq!(lines.len() as u64, recorded, "{summary}");
     let mut there = test.numbers(&lines);
     there.retain(|number| (249_000..249_100).contains(number));
@@ -385,7 +385,7 @@ fn programs_started_into_another_cgroup_are_left_out() {
     BufReader::new(output).read_line(&mut stranger).expect("it says");
     let stranger: i64 = stranger.trim().parse().expect("a number");
     if stranger < 0 {
-        skipped("this kernel has no CLONE_INTO_CGROUP");
+        report_skipped("this kernel has no CLONE_INTO_CGROUP");
         return;
     }
     let stranger = stranger as u32;

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Arc, Mutex, Weak};
 
 use trackway_tests::steps::wait_for;
-use trackway_tests::{Fixture, build_dir, has, is_root, skipped, source_dir};
+use trackway_tests::{Fixture, build_dir, has, is_root, report_skipped, source_dir};
 
 /// Programs that it is made of, or with.
 const NEEDED: [&str; 7] = ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
@@ -110,7 +110,7 @@ impl Machine {
     /// Starts a machine; returns `None`, after printing the reason, where that is impossible.
     pub(crate) fn start(name: &str) -> Option<Self> {
         if let Some(because) = hindrance() {
-            skipped(&because);
+            report_skipped(&because);
             return None;
         }
         let installed = Installed::get();

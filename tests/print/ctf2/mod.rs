@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::{Fixture, has, skipped};
+use trackway_tests::{Fixture, has, report_skipped};
 
 use crate::support::{
     compared, first_difference, guarded, losses, number_from, print, script, talk,
@@ -101,7 +101,7 @@ fn pieces_of_one_trace_are_one_and_others_are_not() {
 /// Makes traces of so many seeds; returns `None`, after printing the reason, without Python.
 fn generate(fixture: &Fixture, first: u64, count: u64) -> Option<Vec<PathBuf>> {
     if !has("python3") {
-        skipped("python3 is not installed");
+        report_skipped("python3 is not installed");
         return None;
     }
     let folder = fixture.path("traces");
@@ -139,7 +139,7 @@ fn babeltrace2() -> Option<String> {
         Some((major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?))
     });
     if found.is_none_or(|version| version < (2, 1)) {
-        skipped("babeltrace2 2.1 or later, which reads CTF 2, is not installed");
+        report_skipped("babeltrace2 2.1 or later, which reads CTF 2, is not installed");
         return None;
     }
     Some(program)

@@ -59,7 +59,7 @@ pub(crate) fn askable(case: &Case) -> Result<(), Reason> {
     let text = &case.filter;
     let parsed = parse::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
     lacking(&parsed.tree)?;
-    let tokens = token::tokens(text).expect("it was parsed");
+    let tokens = token::tokenize(text).expect("it was parsed");
     tokens.iter().try_for_each(|(token, span)| written(token, &text[span.from..span.to]))
 }
 

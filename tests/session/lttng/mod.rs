@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use trackway_tests::lttng::{Daemon, PROGRAMS};
-use trackway_tests::{Fixture, has, skipped, source_dir};
+use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 use case::{Case, TIME};
 use mapping::{DIFFERENCES, askable};
@@ -33,16 +33,16 @@ fn cases() -> Vec<Case> {
 #[test]
 fn lttng_records_what_cases_say() {
     if let Some(missing) = PROGRAMS.iter().find(|program| !has(program)) {
-        return skipped(format!("{missing} is not installed"));
+        return report_skipped(format!("{missing} is not installed"));
     }
     if !has("babeltrace2") {
-        return skipped("babeltrace2 is not installed");
+        return report_skipped("babeltrace2 is not installed");
     }
     let fixture = Fixture::new("filter-lttng");
     let cases = cases();
     let supported: Vec<&Case> = cases.iter().filter(|case| askable(case).is_ok()).collect();
     let Some(application) = application(&fixture, &supported) else {
-        return skipped("LTTng-UST's headers are not installed");
+        return report_skipped("LTTng-UST's headers are not installed");
     };
     let daemon = Daemon::start(&fixture);
     refusals(&daemon, &cases);

@@ -4,21 +4,21 @@ use trackway_sys::thread::CpuSet;
 
 use crate::error::{Error, Result};
 
-fn failed(error: impl std::fmt::Display) -> Error {
+fn affinity_error(error: impl std::fmt::Display) -> Error {
     Error::output("sched_setaffinity", error)
 }
 
 /// Makes the calling thread stay on `cpu`.
-pub fn pin(cpu: usize) -> Result<()> {
-    CpuSet::only(cpu as u32).apply().map_err(failed)
+pub fn pin_thread_to_cpu(cpu: usize) -> Result<()> {
+    CpuSet::only(cpu as u32).apply().map_err(affinity_error)
 }
 
 /// Runs `work` on one CPU, and restores all of them.
-pub fn on<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let before = CpuSet::current().map_err(failed)?;
-    pin(cpu)?;
+pub fn run_on_cpu<T>(cpu: usize, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let before = CpuSet::current().map_err(affinity_error)?;
+    pin_thread_to_cpu(cpu)?;
     let done = work();
-    before.apply().map_err(failed)?;
+    before.apply().map_err(affinity_error)?;
     done
 }
 

@@ -8,7 +8,7 @@ use std::process::Command;
 use super::availability::Availability;
 use crate::error::{Error, Result};
 use crate::host::child;
-use crate::host::workspace::{BuildTools, Workspace, has, make_dir};
+use crate::host::workspace::{BuildTools, Workspace, create_private_dir, has};
 
 /// Longest time that cargo has, in seconds: some compared crates are large.
 const BUILD_LIMIT_S: u64 = 600;
@@ -27,10 +27,10 @@ pub struct Package {
 }
 
 /// Placeholder for the crate's folder in a manifest.
-const CRATE: &str = "@TRACKWAY@";
+const CRATE_PLACEHOLDER: &str = "@TRACKWAY@";
 
 /// Checks that Trackway's Rust workloads can be built.
-pub fn availability(tools: &BuildTools) -> Availability {
+pub fn check_availability(tools: &BuildTools) -> Availability {
     if tools.rust_crate.is_none() {
         Availability::Missing("the crate's sources are not beside this executable".to_owned())
     } else if !has("cargo") {
@@ -48,16 +48,16 @@ impl Package {
     /// Writes it into the scratch folder.
     fn write(&self, workspace: &Workspace) -> Result<()> {
         let mut manifest = self.manifest.to_owned();
-        if manifest.contains(CRATE) {
+        if manifest.contains(CRATE_PLACEHOLDER) {
             let Some(rust_crate) = &workspace.tools.rust_crate else {
                 return Err(Error::output("trackway", "the crate is not found"));
             };
             let found = fs::canonicalize(rust_crate);
             let found = found.map_err(Error::io(format!("cannot find {rust_crate:?}")))?;
-            manifest = manifest.replace(CRATE, &found.display().to_string());
+            manifest = manifest.replace(CRATE_PLACEHOLDER, &found.display().to_string());
         }
         let folder = self.folder(workspace);
-        make_dir(&folder)?;
+        create_private_dir(&folder)?;
         let files = [("Cargo.toml", Some(manifest.as_str())), ("lib.rs", Some(self.source))];
         for (name, text) in files.into_iter().chain([("Cargo.lock", self.lock)]) {
             let path = folder.join(name);
@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn packages_can_be_built_where_the_crate_and_cargo_are() {
         let mut tools = BuildTools::of("/nowhere/trackway".into());
-        assert!(matches!(availability(&tools), Availability::Missing(_)));
+        assert!(matches!(check_availability(&tools), Availability::Missing(_)));
         tools.rust_crate = Some("crates/rust".into());
-        assert_eq!(availability(&tools) == Availability::Ready, has("cargo"));
+        assert_eq!(check_availability(&tools) == Availability::Ready, has("cargo"));
     }
 }

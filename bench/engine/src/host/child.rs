@@ -8,18 +8,18 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::signals::{self, Foreground};
+use crate::signals::{self, ForegroundChild};
 
 /// Longest time that a program of the table has, in seconds.
 const LIMIT_S: u64 = 60;
 /// Time that a program has to end after a signal.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE_PERIOD: Duration = Duration::from_secs(5);
 /// Interval at which a program's output is checked for completeness after its end.
-const INTERVAL: Duration = Duration::from_micros(200);
+const OUTPUT_POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The result of a program.
 #[derive(Debug)]
-pub struct Finished {
+pub struct ProgramOutput {
     /// Its standard output.
     pub stdout: String,
     /// Its messages.
@@ -27,26 +27,26 @@ pub struct Finished {
 }
 
 /// A program that runs.
-pub struct Running {
+pub struct RunningProgram {
     what: String,
     child: Child,
     stdout: BufReader<ChildStdout>,
     stderr: JoinHandle<String>,
-    watch: Watch,
+    watch: ChildWatchdog,
     limit_s: u64,
 }
 
 /// Runs `command`, `what` in words, and fails if it does.
-pub fn run(command: &mut Command, what: &str) -> Result<Finished> {
-    Running::start(command, what)?.finish()
+pub fn run(command: &mut Command, what: &str) -> Result<ProgramOutput> {
+    RunningProgram::start(command, what)?.finish()
 }
 
 /// Runs a program with a time limit.
-pub fn run_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Finished> {
-    Running::start_for(command, what, limit_s)?.finish()
+pub fn run_for(command: &mut Command, what: &str, limit_s: u64) -> Result<ProgramOutput> {
+    RunningProgram::start_for(command, what, limit_s)?.finish()
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts it, with no input and its output kept.
     pub fn start(command: &mut Command, what: &str) -> Result<Self> {
         Self::start_for(command, what, LIMIT_S)
@@ -54,13 +54,13 @@ impl Running {
 
     /// Starts a program with a time limit.
     pub fn start_for(command: &mut Command, what: &str, limit_s: u64) -> Result<Self> {
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.process_group(0);
         let mut child = command.spawn().map_err(Error::io(format!("cannot run {what}")))?;
-        let watch = Watch::new(child.id().cast_signed(), Duration::from_secs(limit_s));
+        let watch = ChildWatchdog::new(child.id().cast_signed(), Duration::from_secs(limit_s));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let (Some(stdout), Some(stderr)) = (stdout, stderr) else {
             return Err(Error::output(what, "its output is not piped"));
@@ -91,11 +91,11 @@ impl Running {
 
     /// Sends SIGTERM; does nothing if the program has ended.
     pub fn terminate(&self) {
-        signals::terminate(self.child.id().cast_signed());
+        signals::terminate_child(self.child.id().cast_signed());
     }
 
     /// Waits for its end.
-    pub fn finish(mut self) -> Result<Finished> {
+    pub fn finish(mut self) -> Result<ProgramOutput> {
         let pid = self.child.id().cast_signed();
         let mut rest = self.stdout;
         let reader = std::thread::spawn(move || {
@@ -107,17 +107,17 @@ impl Running {
         // Its descendants may have its output open, and outlive it.
         let ended = Instant::now();
         while !(reader.is_finished() && self.stderr.is_finished()) {
-            if ended.elapsed() > GRACE || signals::stopped() {
+            if ended.elapsed() > GRACE_PERIOD || signals::is_stopped() {
                 signals::kill_group(pid);
             }
-            std::thread::sleep(INTERVAL);
+            std::thread::sleep(OUTPUT_POLL_INTERVAL);
         }
         let overdue = self.watch.end();
         let status =
             self.child.wait().map_err(Error::io(format!("cannot wait for {}", self.what)))?;
         let stderr = self.stderr.join().unwrap_or_default();
         let read = reader.join().unwrap_or_else(|_| Ok(String::new()));
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         if overdue {
@@ -128,7 +128,7 @@ impl Running {
             let message = format!("{status}\n{}", stderr.trim_end());
             return Err(Error::Program { what: self.what, message });
         }
-        Ok(Finished { stdout, stderr })
+        Ok(ProgramOutput { stdout, stderr })
     }
 }
 
@@ -141,27 +141,27 @@ pub fn read_all(mut from: ChildStderr) -> String {
 }
 
 /// Ends a child that takes too long, and one that the user is tired of.
-pub struct Watch {
-    foreground: Foreground,
+pub struct ChildWatchdog {
+    foreground: ForegroundChild,
     done: Sender<()>,
     thread: JoinHandle<bool>,
 }
 
-impl Watch {
+impl ChildWatchdog {
     /// Watches the child `pid`, which has `limit` to end.
     pub fn new(pid: i32, limit: Duration) -> Self {
         let (done, waiting) = channel::<()>();
         let thread = std::thread::spawn(move || {
             let overdue = waiting.recv_timeout(limit).is_err();
             if overdue {
-                signals::terminate(pid);
-                if waiting.recv_timeout(GRACE).is_err() {
-                    signals::kill(pid);
+                signals::terminate_child(pid);
+                if waiting.recv_timeout(GRACE_PERIOD).is_err() {
+                    signals::kill_child(pid);
                 }
             }
             overdue
         });
-        Self { foreground: Foreground::new(pid), done, thread }
+        Self { foreground: ForegroundChild::new(pid), done, thread }
     }
 
     /// Ends the watch before the child is reaped; returns true if the child was overdue.
@@ -206,7 +206,8 @@ mod tests {
     fn lines_can_be_read_while_it_runs() {
         let mut command = Command::new("sh");
         let mut running =
-            Running::start(command.args(["-c", "echo ready; echo more"]), "sh").expect("it starts");
+            RunningProgram::start(command.args(["-c", "echo ready; echo more"]), "sh")
+                .expect("it starts");
         assert_eq!(running.line().expect("a line"), "ready");
         assert_eq!(running.finish().expect("it ends").stdout, "more\n");
     }

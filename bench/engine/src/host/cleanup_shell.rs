@@ -10,17 +10,17 @@ use crate::error::{Error, Result};
 
 /// Removes `$1` by rmdir(2), as instances of tracefs are removed: their contents cannot be. An
 /// instance of which a process has a file open stays.
-const INSTANCE: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
+const REMOVE_INSTANCE_SCRIPT: &str = "cd \"$1/..\" && { read -r _; name=${1##*/}; i=0; \
      while [ -d \"$name\" ] && [ $i -lt 100 ] && ! rmdir \"$name\" 2>/dev/null; do \
      sleep 0.1; i=$((i+1)); done; }";
 /// Removes the uprobe event `$2` of the tracefs `$1`; an event that a process records stays.
-const UPROBE: &str = "cd \"$1\" && { read -r _; i=0; \
+const REMOVE_UPROBE_SCRIPT: &str = "cd \"$1\" && { read -r _; i=0; \
      while grep -q \"^p:$2 \" uprobe_events && [ $i -lt 100 ] && \
      ! echo \"-:$2\" >>uprobe_events; do sleep 0.1; i=$((i+1)); done; }";
 /// Ends the processes whose environment names one of two folders: recorders and daemons outlive
 /// their parents. Then removes the folders and their content; a process that has not ended yet may
 /// still be writing there.
-const FOLDERS: &str = "read -r _; \
+const REMOVE_FOLDERS_SCRIPT: &str = "read -r _; \
      grep -lszF -e \"TRACKWAY_WINDOW_DIR=$2\" -e \"TRACKWAY_RUN_DIR=$1/\" \
      -e \"LTTNG_HOME=$1/\" /proc/[0-9]*/environ | \
      while IFS=/ read -r _ _ pid _; do kill \"$pid\" 2>/dev/null; done; i=0; \
@@ -30,8 +30,8 @@ const FOLDERS: &str = "read -r _; \
 /// seconds, from standard input) by SIGKILL. Its children are in the process group, which is killed
 /// at the end. A child's id is not used again until its parent waits for it. A shell of its own
 /// prints the id, so that only that shell ends if the reader is gone. SIGTERM is ignored: the one
-/// that [`FOLDERS`] sends is for other processes.
-const DAEMON: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; \
+/// that [`REMOVE_FOLDERS_SCRIPT`] sends is for other processes.
+const RUN_DAEMON_SCRIPT: &str = "exec 3<&0; \"$@\" 3<&- </dev/null >/dev/null & daemon=$!; \
      trap '' TERM; (echo $daemon); \
      { read -r patience <&3; kill -TERM $daemon; sleep ${patience:-10}; kill -KILL $daemon; } \
      >/dev/null 2>&1 & \
@@ -44,18 +44,18 @@ pub struct CleanupShell(Child);
 impl CleanupShell {
     /// Starts the shell for an instance of tracefs.
     pub fn of_instance(folder: &Path) -> Result<Self> {
-        Self::start(INSTANCE, &[folder])
+        Self::start(REMOVE_INSTANCE_SCRIPT, &[folder])
     }
 
     /// Starts the shell for two folders, whose names no other process uses.
     pub fn of_folders(folders: [&Path; 2]) -> Result<Self> {
-        Self::start(FOLDERS, &folders)
+        Self::start(REMOVE_FOLDERS_SCRIPT, &folders)
     }
 
     /// Starts the shell for an event, `GROUP/EVENT`, in the list of uprobe events of the tracefs at
     /// `root`.
     pub fn of_uprobe(root: &Path, event: &str) -> Result<Self> {
-        Self::start(UPROBE, &[root, Path::new(event)])
+        Self::start(REMOVE_UPROBE_SCRIPT, &[root, Path::new(event)])
     }
 
     /// Starts a daemon under the shell, in surroundings that `enter` makes; its messages go to
@@ -65,7 +65,7 @@ impl CleanupShell {
         log: File,
         enter: impl FnOnce(&mut Command),
     ) -> Result<(Self, u32)> {
-        let mut shell = shell(DAEMON);
+        let mut shell = shell_command(RUN_DAEMON_SCRIPT);
         shell.args(words).stdout(Stdio::piped()).stderr(log);
         enter(&mut shell);
         let mut cleanup_shell = Self(shell.spawn().map_err(Error::io("cannot run sh"))?);
@@ -89,13 +89,13 @@ impl CleanupShell {
     }
 
     fn start(script: &str, arguments: &[&Path]) -> Result<Self> {
-        let spawned = shell(script).args(arguments).spawn();
+        let spawned = shell_command(script).args(arguments).spawn();
         spawned.map(Self).map_err(Error::io("cannot run sh"))
     }
 }
 
 /// Starts a shell for a script; the caller adds the arguments.
-fn shell(script: &str) -> Command {
+fn shell_command(script: &str) -> Command {
     use std::os::unix::process::CommandExt as _;
     let mut shell = Command::new("sh");
     // In a group of its own: a terminal's Ctrl-C is not for it.

@@ -2,7 +2,7 @@
 
 /// Returns the date and time of day at `seconds` since 1970, in the local time zone (`TZ`), as
 /// names of folders have them: `20261121-093000`.
-pub fn stamp(seconds: i64) -> Option<String> {
+pub fn format_timestamp(seconds: i64) -> Option<String> {
     let time: libc::time_t = seconds;
     let mut parts = std::mem::MaybeUninit::<libc::tm>::zeroed();
     // SAFETY: both pointers are to live variables of the right types; localtime_r reads the
@@ -25,7 +25,7 @@ mod tests {
 
     #[test]
     fn a_stamp_has_the_form_of_folder_names() {
-        let stamp = stamp(1_795_000_000).expect("a date");
+        let stamp = format_timestamp(1_795_000_000).expect("a date");
         let is_digit = |letter: char| letter.is_ascii_digit();
         let (date, time) = stamp.split_once('-').expect("both");
         assert!(date.starts_with("2026") && date.len() == 8 && date.chars().all(is_digit));

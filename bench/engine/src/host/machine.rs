@@ -44,19 +44,19 @@ impl Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let clocksource = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
         Self {
-            kernel: line_of("/proc/sys/kernel/osrelease"),
-            cpu: value_of(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
+            kernel: read_trimmed("/proc/sys/kernel/osrelease"),
+            cpu: find_value(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
             cpus: std::thread::available_parallelism().map_or(1, usize::from),
-            is_virtual: value_of(&cpuinfo, "flags")
+            is_virtual: find_value(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
-            clocksource: line_of(clocksource),
+            clocksource: read_trimmed(clocksource),
             libc: libc_version(),
-            compiler: first_line("cc", &["--version"]).unwrap_or_default(),
+            compiler: first_output_line("cc", &["--version"]).unwrap_or_default(),
             trackway: env!("CARGO_PKG_VERSION").to_owned(),
-            lttng_tools: first_line("lttng", &["--version"])
+            lttng_tools: first_output_line("lttng", &["--version"])
                 .and_then(|line| line.split(' ').find(|word| is_version(word)).map(str::to_owned)),
-            lttng_ust: first_line("pkg-config", &["--modversion", "lttng-ust"]),
-            load: line_of("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
+            lttng_ust: first_output_line("pkg-config", &["--modversion", "lttng-ust"]),
+            load: read_trimmed("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
         }
     }
 
@@ -81,12 +81,12 @@ impl Machine {
     }
 }
 
-fn line_of(path: &str) -> String {
+fn read_trimmed(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
 /// Returns the value of the first line `name : value`.
-fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
+fn find_value<'text>(text: &'text str, name: &str) -> Option<&'text str> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(':')?;
         (key.trim() == name).then_some(value.trim())
@@ -94,19 +94,19 @@ fn value_of<'text>(text: &'text str, name: &str) -> Option<&'text str> {
 }
 
 /// Returns the first line that a program prints, if it runs and succeeds.
-pub fn first_line(program: &str, arguments: &[&str]) -> Option<String> {
+pub fn first_output_line(program: &str, arguments: &[&str]) -> Option<String> {
     /// Longest time that a program may take to print its version, in seconds.
     const LIMIT_S: u64 = 10;
-    first_line_within(LIMIT_S, program, arguments)
+    first_output_line_within(LIMIT_S, program, arguments)
 }
 
-fn first_line_within(limit_s: u64, program: &str, arguments: &[&str]) -> Option<String> {
+fn first_output_line_within(limit_s: u64, program: &str, arguments: &[&str]) -> Option<String> {
     let finished = child::run_for(Command::new(program).args(arguments), program, limit_s).ok()?;
     finished.stdout.lines().next().map(str::to_owned)
 }
 
 /// Returns the build id of an executable or a library, which the linker derives from its content.
-pub fn build_of(file: &Path) -> Option<String> {
+pub fn read_build_id(file: &Path) -> Option<String> {
     let bytes = fs::read(file).ok()?;
     let object = object::File::parse(&*bytes).ok()?;
     let id = object.build_id().ok()??;
@@ -150,14 +150,14 @@ mod tests {
     #[test]
     fn values_and_versions_are_found() {
         let text = "processor\t: 0\nmodel name\t: A CPU: fast\nflags\t\t: a hypervisor b\n";
-        assert_eq!(value_of(text, "model name"), Some("A CPU: fast"));
-        assert_eq!(value_of(text, "absent"), None);
+        assert_eq!(find_value(text, "model name"), Some("A CPU: fast"));
+        assert_eq!(find_value(text, "absent"), None);
         assert!(is_version("2.13.9") && !is_version("lttng") && !is_version("..."));
     }
 
     #[test]
     fn a_program_that_hangs_says_no_version() {
-        let said = |script| first_line_within(1, "sh", &["-c", script]);
+        let said = |script| first_output_line_within(1, "sh", &["-c", script]);
         assert_eq!(said("echo 1.2; echo more").as_deref(), Some("1.2"));
         assert_eq!(said("echo 1.2; exit 1"), None);
         assert_eq!(said("echo 1.2; exec sleep 600"), None);
@@ -165,10 +165,10 @@ mod tests {
 
     #[test]
     fn builds_are_told_by_what_is_in_them() {
-        assert_eq!(build_of(Path::new("/proc/version")), None);
-        assert_eq!(build_of(Path::new("/nonexistent")), None);
+        assert_eq!(read_build_id(Path::new("/proc/version")), None);
+        assert_eq!(read_build_id(Path::new("/nonexistent")), None);
         // A linker may be configured to write no id.
-        let own = build_of(Path::new("/proc/self/exe"));
+        let own = read_build_id(Path::new("/proc/self/exe"));
         assert!(own.is_none_or(|id| id.len() >= 16 && id.bytes().all(|it| it.is_ascii_hexdigit())));
     }
 

@@ -6,15 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::host::child::{Watch, read_all};
+use crate::host::child::{ChildWatchdog, read_all};
 use crate::signals;
 
 /// Longest time that a run has.
-const LIMIT: Duration = Duration::from_secs(120);
+const RUN_LIMIT: Duration = Duration::from_secs(120);
 
 /// The resource usage of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Measured {
+pub struct ResourceUsage {
     /// From before the program's start until its end.
     pub seconds: f64,
     /// Time of all of its threads on CPUs, in user and kernel mode.
@@ -25,7 +25,7 @@ pub struct Measured {
 
 /// The standard output of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Text {
+pub struct OutputSummary {
     /// Ends of lines.
     pub lines: u64,
     /// Bytes.
@@ -35,17 +35,17 @@ pub struct Text {
 }
 
 /// Runs `command`, which is `what` in words, on the CPUs `cpus`, its output to /dev/null.
-pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured> {
+pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<ResourceUsage> {
     command.stdout(Stdio::null());
-    on_cpus(&mut command, cpus);
+    restrict_to_cpus(&mut command, cpus);
     release_memory();
     let begin = Instant::now();
-    let started = Started::start(command, what)?;
+    let started = StartedProgram::start(command, what)?;
     signals::wait_for_end(started.pid());
     let seconds = begin.elapsed().as_secs_f64();
     let usage = started.finish(what)?;
     let time = |time: libc::timeval| time.tv_sec as f64 + time.tv_usec as f64 / 1e6;
-    Ok(Measured {
+    Ok(ResourceUsage {
         seconds,
         cpu_seconds: time(usage.ru_utime) + time(usage.ru_stime),
         // In KiB: getrusage(2).
@@ -55,11 +55,11 @@ pub fn run(mut command: Command, what: &str, cpus: &[usize]) -> Result<Measured>
 
 /// Measures the time from before the start of `command` until its first line of output, in ms, and
 /// ends it then.
-pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
+pub fn measure_first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result<f64> {
     command.stdout(Stdio::piped());
-    on_cpus(&mut command, cpus);
+    restrict_to_cpus(&mut command, cpus);
     let begin = Instant::now();
-    let mut started = Started::start(command, what)?;
+    let mut started = StartedProgram::start(command, what)?;
     let mut found = false;
     if let Some(mut output) = started.child.stdout.take() {
         let mut piece = [0; 4096];
@@ -73,7 +73,7 @@ pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result
         }
     }
     let elapsed_ms = begin.elapsed().as_secs_f64() * 1e3;
-    signals::kill(started.pid());
+    signals::kill_child(started.pid());
     // The process was killed: its status does not matter.
     let ended = started.finish(what);
     match (found, ended) {
@@ -85,10 +85,14 @@ pub fn first_line_ms(mut command: Command, what: &str, cpus: &[usize]) -> Result
 }
 
 /// Runs `command`, and counts its output, all of which `see` gets in pieces.
-pub fn text(mut command: Command, what: &str, mut see: impl FnMut(&[u8])) -> Result<Text> {
+pub fn run_and_hash_output(
+    mut command: Command,
+    what: &str,
+    mut see: impl FnMut(&[u8]),
+) -> Result<OutputSummary> {
     command.stdout(Stdio::piped());
-    let mut started = Started::start(command, what)?;
-    let mut text = Text { lines: 0, bytes: 0, hash: FNV_BASIS };
+    let mut started = StartedProgram::start(command, what)?;
+    let mut text = OutputSummary { lines: 0, bytes: 0, hash: FNV_BASIS };
     let mut failed = None;
     if let Some(mut output) = started.child.stdout.take() {
         let mut piece = vec![0; 1 << 16];
@@ -115,7 +119,7 @@ pub fn text(mut command: Command, what: &str, mut see: impl FnMut(&[u8])) -> Res
 const FNV_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x100_0000_01b3;
 
-impl Text {
+impl OutputSummary {
     fn add(&mut self, piece: &[u8]) {
         self.bytes += piece.len() as u64;
         for &byte in piece {
@@ -126,20 +130,20 @@ impl Text {
 }
 
 /// A program that runs; it must be finished.
-struct Started {
+struct StartedProgram {
     child: Child,
-    watch: Watch,
+    watch: ChildWatchdog,
     stderr: std::thread::JoinHandle<String>,
 }
 
-impl Started {
+impl StartedProgram {
     fn start(mut command: Command, what: &str) -> Result<Self> {
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         command.stdin(Stdio::null()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(Error::io(format!("cannot run {what}")))?;
-        let watch = Watch::new(child.id().cast_signed(), LIMIT);
+        let watch = ChildWatchdog::new(child.id().cast_signed(), RUN_LIMIT);
         let stderr = child.stderr.take();
         let stderr = std::thread::spawn(move || stderr.map(read_all).unwrap_or_default());
         Ok(Self { child, watch, stderr })
@@ -154,13 +158,13 @@ impl Started {
         signals::wait_for_end(self.pid());
         let overdue = self.watch.end();
         let (status, usage) =
-            reaped(self.child).map_err(Error::io(format!("cannot wait for {what}")))?;
+            reap_with_usage(self.child).map_err(Error::io(format!("cannot wait for {what}")))?;
         let stderr = self.stderr.join().unwrap_or_default();
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         if overdue {
-            return Err(Error::Overdue { what: what.to_owned(), limit_s: LIMIT.as_secs() });
+            return Err(Error::Overdue { what: what.to_owned(), limit_s: RUN_LIMIT.as_secs() });
         }
         if !std::process::ExitStatus::success(&status) {
             let message = format!("{status}\n{}", stderr.trim_end());
@@ -171,7 +175,7 @@ impl Started {
 }
 
 /// Reaps a child that has ended, and takes its account, which std does not give.
-fn reaped(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> {
+fn reap_with_usage(child: Child) -> io::Result<(std::process::ExitStatus, libc::rusage)> {
     use std::os::unix::process::ExitStatusExt as _;
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -201,7 +205,7 @@ fn release_memory() {
 ///
 /// Work between fork and exec also keeps the account right: a process made by vfork(2), as std
 /// would otherwise use, inherits the peak memory of this process.
-fn on_cpus(command: &mut Command, cpus: &[usize]) {
+fn restrict_to_cpus(command: &mut Command, cpus: &[usize]) {
     // SAFETY: all-zero bytes are a valid, empty set.
     let mut set = unsafe { std::mem::zeroed::<libc::cpu_set_t>() };
     for &cpu in cpus {
@@ -222,7 +226,7 @@ mod tests {
     use super::*;
     use crate::host::machine::allowed_cpus;
 
-    fn shell(script: &str) -> Command {
+    fn shell_command(script: &str) -> Command {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
         command
@@ -231,10 +235,10 @@ mod tests {
     #[test]
     fn a_run_has_time_memory_and_the_cpus_it_may_use() {
         let cpus = allowed_cpus().expect("CPUs");
-        let measured = run(shell("exit 0"), "sh", &cpus).expect("it runs");
+        let measured = run(shell_command("exit 0"), "sh", &cpus).expect("it runs");
         assert!(measured.seconds > 0.0 && measured.peak_bytes > 100 << 10);
         let script = "[ \"$(nproc)\" = 1 ]";
-        run(shell(script), "sh", &cpus[..1]).expect("it has one CPU");
+        run(shell_command(script), "sh", &cpus[..1]).expect("it has one CPU");
     }
 
     #[test]
@@ -246,7 +250,7 @@ mod tests {
             (0..OURS_BYTES / PIECE_BYTES).map(|_| vec![1_u8; PIECE_BYTES]).collect();
         drop(std::hint::black_box(pieces));
         let cpus = allowed_cpus().expect("CPUs");
-        let measured = run(shell("exit 0"), "sh", &cpus).expect("it runs");
+        let measured = run(shell_command("exit 0"), "sh", &cpus).expect("it runs");
         assert!(measured.peak_bytes < OURS_BYTES as u64, "{measured:?}");
     }
 
@@ -254,14 +258,15 @@ mod tests {
     fn the_first_line_ends_the_run() {
         let cpus = allowed_cpus().expect("CPUs");
         // The program prints until it is ended.
-        first_line_ms(shell("while :; do echo line; done"), "sh", &cpus).expect("a line");
-        let error = first_line_ms(shell("printf word"), "sh", &cpus).unwrap_err();
+        measure_first_line_ms(shell_command("while :; do echo line; done"), "sh", &cpus)
+            .expect("a line");
+        let error = measure_first_line_ms(shell_command("printf word"), "sh", &cpus).unwrap_err();
         assert_eq!(error.to_string(), "sh: it printed nothing");
     }
 
     #[test]
     fn texts_are_told_apart() {
-        let of = |script| text(shell(script), "sh", |_| ()).expect("a text");
+        let of = |script| run_and_hash_output(shell_command(script), "sh", |_| ()).expect("a text");
         let one = of("printf 'a\\nb\\n'");
         assert_eq!((one.lines, one.bytes), (2, 4));
         assert_eq!(of("echo a; echo b"), one);
@@ -270,7 +275,8 @@ mod tests {
 
     #[test]
     fn failures_carry_what_the_program_said() {
-        let error = text(shell("echo oh no >&2; exit 3"), "sh", |_| ()).unwrap_err();
+        let error =
+            run_and_hash_output(shell_command("echo oh no >&2; exit 3"), "sh", |_| ()).unwrap_err();
         assert_eq!(error.to_string(), "sh: exit status: 3\noh no");
     }
 }

@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use crate::error::{Error, Result};
 
 /// Longest instruction, in bytes.
-const CODE_BYTES: usize = 15;
+const INSTRUCTION_BYTES_MAX: usize = 15;
 /// Offset of `rseq_cs` in `struct rseq` of linux/rseq.h.
-const RSEQ_CS: u64 = 8;
+const RSEQ_CS_OFFSET: u64 = 8;
 
 /// A traced process. When this value is dropped, a child of this process is ended, and any other is
 /// released.
@@ -27,7 +27,7 @@ pub struct Tracee {
 
 /// The position of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct At {
+pub struct Position {
     /// Address of the instruction that comes next.
     pub instruction: u64,
     /// The stack's.
@@ -42,7 +42,7 @@ impl Drop for Tracee {
             return;
         }
         if self.is_child {
-            crate::signals::kill(self.pid);
+            crate::signals::kill_child(self.pid);
             // SAFETY: the child is ours, and no other code waits for it.
             unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::__WALL) };
         } else {
@@ -56,7 +56,7 @@ fn last_error(what: &str) -> Error {
     Error::io(what)(io::Error::last_os_error())
 }
 
-fn memory_of(pid: libc::pid_t) -> Result<File> {
+fn open_memory(pid: libc::pid_t) -> Result<File> {
     let opened = File::options().read(true).write(true).open(format!("/proc/{pid}/mem"));
     opened.map_err(Error::io("cannot open a process's memory"))
 }
@@ -87,7 +87,7 @@ impl Tracee {
         if pid < 0 {
             return Err(last_error("cannot fork"));
         }
-        let mut tracee = Self { pid, memory: memory_of(pid)?, is_child: true, has_ended: false };
+        let mut tracee = Self { pid, memory: open_memory(pid)?, is_child: true, has_ended: false };
         if !tracee.wait(libc::SIGSTOP)? {
             return Ok(None);
         }
@@ -111,7 +111,7 @@ impl Tracee {
                 return Err(last_error("ptrace"));
             }
         }
-        let mut tracee = Self { pid, memory: memory_of(pid)?, is_child: false, has_ended: false };
+        let mut tracee = Self { pid, memory: open_memory(pid)?, is_child: false, has_ended: false };
         if tracee.wait(libc::SIGTRAP)? {
             return Ok(Some(tracee));
         }
@@ -131,14 +131,14 @@ impl Tracee {
         }
         match libc::WSTOPSIG(status) {
             stopped if stopped == signal => Ok(true),
-            _ if crate::signals::stopped() => Err(Error::Interrupted),
+            _ if crate::signals::is_stopped() => Err(Error::Interrupted),
             other => Err(Error::output("a process", format_args!("stopped by signal {other}"))),
         }
     }
 
     /// Executes one instruction; false: it has ended.
     pub fn step(&mut self) -> Result<bool> {
-        if crate::signals::stopped() {
+        if crate::signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         // SAFETY: no memory of ours is involved.
@@ -154,13 +154,13 @@ impl Tracee {
     ///
     /// On processors other than x86-64, whose instructions [`Self::code_at`] cannot decode either.
     #[cfg(not(target_arch = "x86_64"))]
-    pub fn at(&self) -> Result<At> {
+    pub fn at(&self) -> Result<Position> {
         Err(Error::output("ptrace", "instructions are told apart on x86-64 only"))
     }
 
     /// Returns the position of the process.
     #[cfg(target_arch = "x86_64")]
-    pub fn at(&self) -> Result<At> {
+    pub fn at(&self) -> Result<Position> {
         // SAFETY: the structure consists of integers.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel fills in the structure, which is ours.
@@ -169,16 +169,16 @@ impl Tracee {
         if failed {
             return Err(last_error("ptrace"));
         }
-        Ok(At { instruction: registers.rip, stack: registers.rsp, returned: registers.rax })
+        Ok(Position { instruction: registers.rip, stack: registers.rsp, returned: registers.rax })
     }
 
     /// Returns the kind of the instruction at an address, and its first two bytes.
-    pub fn code_at(&self, address: u64) -> Result<(Kind, [u8; 2])> {
-        let mut code = [0; CODE_BYTES];
+    pub fn code_at(&self, address: u64) -> Result<(InstructionKind, [u8; 2])> {
+        let mut code = [0; INSTRUCTION_BYTES_MAX];
         // Shorter where a mapping ends.
         let read = self.memory.read_at(&mut code, address);
         let count = read.map_err(Error::io("cannot read a process's code"))?;
-        Ok((kind(&code[..count]), [code[0], code[1]]))
+        Ok((classify_instruction(&code[..count]), [code[0], code[1]]))
     }
 
     /// Writes into its memory.
@@ -190,13 +190,13 @@ impl Tracee {
     /// Leaves a restartable sequence: the kernel aborts one that is stepped through. `area` is the
     /// thread's `struct rseq`, or 0.
     pub fn leave_sequence(&self, area: u64) -> Result<()> {
-        if area == 0 { Ok(()) } else { self.write(area + RSEQ_CS, &[0; 8]) }
+        if area == 0 { Ok(()) } else { self.write(area + RSEQ_CS_OFFSET, &[0; 8]) }
     }
 }
 
 /// The kind of an instruction, as far as stepping needs it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum InstructionKind {
     /// Nothing in particular.
     Plain,
     /// With a lock prefix, or an exchange with memory: atomic for all processors.
@@ -210,7 +210,7 @@ pub enum Kind {
 }
 
 /// Classifies the instruction in `code`.
-pub fn kind(code: &[u8]) -> Kind {
+pub fn classify_instruction(code: &[u8]) -> InstructionKind {
     // Prefixes: lock, repetition, segments, sizes, REX.
     const SEGMENTS: [u8; 4] = [0x26, 0x2e, 0x36, 0x3e];
     let is_prefix = |byte: &u8| {
@@ -218,15 +218,15 @@ pub fn kind(code: &[u8]) -> Kind {
     };
     let prefixes = code.iter().take_while(|byte| is_prefix(byte)).count();
     if code[..prefixes].contains(&0xf0) {
-        return Kind::Locked;
+        return InstructionKind::Locked;
     }
     match code[prefixes..] {
         // xchg: with memory, unless its second byte names two registers.
-        [0x86 | 0x87, second, ..] if second < 0xc0 => Kind::Locked,
-        [0x0f, 0xae, second, ..] if second >= 0xe8 => Kind::Fence,
-        [0x0f, 0x31, ..] | [0x0f, 0x01, 0xf9, ..] => Kind::Clock,
-        [0x0f, 0x05, ..] => Kind::System,
-        _ => Kind::Plain,
+        [0x86 | 0x87, second, ..] if second < 0xc0 => InstructionKind::Locked,
+        [0x0f, 0xae, second, ..] if second >= 0xe8 => InstructionKind::Fence,
+        [0x0f, 0x31, ..] | [0x0f, 0x01, 0xf9, ..] => InstructionKind::Clock,
+        [0x0f, 0x05, ..] => InstructionKind::System,
+        _ => InstructionKind::Plain,
     }
 }
 
@@ -236,26 +236,26 @@ mod tests {
 
     #[test]
     fn instructions_are_told_apart() {
-        let expected: [(&[u8], Kind); 13] = [
-            (&[0x90], Kind::Plain),
-            (&[0x48, 0x89, 0x07], Kind::Plain),
+        let expected: [(&[u8], InstructionKind); 13] = [
+            (&[0x90], InstructionKind::Plain),
+            (&[0x48, 0x89, 0x07], InstructionKind::Plain),
             // lock cmpxchg [rdx], rcx; lock xadd; gs: lock or.
-            (&[0xf0, 0x48, 0x0f, 0xb1, 0x0a], Kind::Locked),
-            (&[0xf0, 0x48, 0x0f, 0xc1, 0x02], Kind::Locked),
-            (&[0x65, 0xf0, 0x83, 0x0c, 0x24, 0x00], Kind::Locked),
+            (&[0xf0, 0x48, 0x0f, 0xb1, 0x0a], InstructionKind::Locked),
+            (&[0xf0, 0x48, 0x0f, 0xc1, 0x02], InstructionKind::Locked),
+            (&[0x65, 0xf0, 0x83, 0x0c, 0x24, 0x00], InstructionKind::Locked),
             // xchg with memory; xchg of two registers.
-            (&[0x48, 0x87, 0x07], Kind::Locked),
-            (&[0x48, 0x87, 0xd8], Kind::Plain),
+            (&[0x48, 0x87, 0x07], InstructionKind::Locked),
+            (&[0x48, 0x87, 0xd8], InstructionKind::Plain),
             // lfence, mfence; xsave is none.
-            (&[0x0f, 0xae, 0xe8], Kind::Fence),
-            (&[0x0f, 0xae, 0xf0], Kind::Fence),
-            (&[0x0f, 0xae, 0x27], Kind::Plain),
-            (&[0x0f, 0x31], Kind::Clock),
-            (&[0x0f, 0x05], Kind::System),
-            (&[], Kind::Plain),
+            (&[0x0f, 0xae, 0xe8], InstructionKind::Fence),
+            (&[0x0f, 0xae, 0xf0], InstructionKind::Fence),
+            (&[0x0f, 0xae, 0x27], InstructionKind::Plain),
+            (&[0x0f, 0x31], InstructionKind::Clock),
+            (&[0x0f, 0x05], InstructionKind::System),
+            (&[], InstructionKind::Plain),
         ];
         for (code, told) in expected {
-            assert_eq!(kind(code), told, "{code:x?}");
+            assert_eq!(classify_instruction(code), told, "{code:x?}");
         }
     }
 }

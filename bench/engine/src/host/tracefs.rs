@@ -15,15 +15,15 @@ use crate::error::{Error, Result};
 use crate::host::cleanup_shell::CleanupShell;
 
 /// Prefix of instances' names, before the process id and the instance's own name.
-const INSTANCES: &str = "trackway-lab-";
+const INSTANCE_PREFIX: &str = "trackway-lab-";
 /// Prefix of groups of uprobe events, before the process id.
-const GROUPS: &str = "trackway_lab_";
+const GROUP_PREFIX: &str = "trackway_lab_";
 /// Mount point of tracefs.
-const MOUNTED: &str = "/sys/kernel/tracing";
+const MOUNT_POINT: &str = "/sys/kernel/tracing";
 /// Time that the kernel has to release something that is in use.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RETRY_LIMIT: Duration = Duration::from_secs(5);
 /// Interval of the attempts.
-const INTERVAL: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// tracefs, at its mount point or in a private mount.
 #[derive(Debug)]
@@ -40,11 +40,11 @@ impl Tracefs {
         if unsafe { libc::geteuid() } != 0 {
             return Err("only root has tracefs".to_owned());
         }
-        let mounted = PathBuf::from(MOUNTED);
+        let mounted = PathBuf::from(MOUNT_POINT);
         if mounted.join("instances").is_dir() {
             return Ok(Self { root: mounted, _mount: None });
         }
-        let mount = trackway_sys::mount::detached(c"tracefs")
+        let mount = trackway_sys::mount::mount_detached(c"tracefs")
             .map_err(|_| "tracefs can be neither found nor mounted".to_owned())?;
         let root = format!("/proc/{}/fd/{}", std::process::id(), mount.raw()).into();
         Ok(Self { root, _mount: Some(mount) })
@@ -62,19 +62,19 @@ impl Tracefs {
 }
 
 /// Removes instances and uprobe events of benches that are no more.
-pub fn sweep() {
+pub fn remove_leftovers() {
     let Ok(tracefs) = Tracefs::find() else { return };
     let entries = fs::read_dir(tracefs.root.join("instances")).into_iter().flatten().flatten();
     for entry in entries {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.strip_prefix(INSTANCES).is_some_and(is_of_ended_process) {
+        if name.strip_prefix(INSTANCE_PREFIX).is_some_and(is_of_ended_process) {
             // Another one may be doing the same.
             let _ = fs::remove_dir(entry.path());
         }
     }
     let events = fs::read_to_string(tracefs.root.join("uprobe_events")).unwrap_or_default();
-    for event in events.lines().filter_map(left_event) {
-        let _ = append(&tracefs.root.join("uprobe_events"), &format!("-:{event}"));
+    for event in events.lines().filter_map(leftover_event) {
+        let _ = append_command(&tracefs.root.join("uprobe_events"), &format!("-:{event}"));
     }
 }
 
@@ -87,19 +87,19 @@ fn is_of_ended_process(rest: &str) -> bool {
 
 /// Returns the event of a line of uprobe_events, `p:GROUP/EVENT PATH:OFFSET …`, if it was left by a
 /// run that has ended.
-fn left_event(line: &str) -> Option<&str> {
+fn leftover_event(line: &str) -> Option<&str> {
     let event = line.strip_prefix("p:")?.split(' ').next()?;
-    is_of_ended_process(event.strip_prefix(GROUPS)?).then_some(event)
+    is_of_ended_process(event.strip_prefix(GROUP_PREFIX)?).then_some(event)
 }
 
 /// Appends by one write(2): in files of tracefs, each is a command of its own.
-fn append(path: &Path, text: &str) -> std::io::Result<()> {
+fn append_command(path: &Path, text: &str) -> std::io::Result<()> {
     OpenOptions::new().append(true).open(path)?.write_all(text.as_bytes())
 }
 
 /// The kernel's counts for the buffers of all CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct BufferStats {
     /// Records that are there.
     pub entries: u64,
     /// Records that newer ones overwrote.
@@ -122,7 +122,7 @@ pub struct Instance {
 impl Instance {
     /// Makes an instance with buffers of `kib` KiB for each CPU, which are overwritten when full.
     pub fn new(tracefs: &Tracefs, name: &str, kib: u64) -> Result<Self> {
-        let name = format!("{INSTANCES}{}-{name}", std::process::id());
+        let name = format!("{INSTANCE_PREFIX}{}-{name}", std::process::id());
         let folder = tracefs.root.join("instances").join(name);
         let what = || format!("cannot make {}", folder.display());
         fs::create_dir(&folder).map_err(Error::io(what()))?;
@@ -151,7 +151,7 @@ impl Instance {
 
     /// Writes to a file of the instance.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
-        append(&self.folder.join(name), text)
+        append_command(&self.folder.join(name), text)
             .map_err(Error::io(format!("cannot write {name} of a tracefs instance")))
     }
 
@@ -163,12 +163,12 @@ impl Instance {
     }
 
     /// Returns the kernel's counts since then.
-    pub fn stats(&self) -> Result<Stats> {
-        let mut sum = Stats::default();
+    pub fn stats(&self) -> Result<BufferStats> {
+        let mut sum = BufferStats::default();
         for cpu in &self.cpus {
             let path = cpu.join("stats");
             let text = fs::read_to_string(&path).map_err(Error::io("cannot read stats"))?;
-            let found = stats(&text)
+            let found = parse_stats(&text)
                 .ok_or_else(|| Error::output("ftrace", "stats has other lines than expected"))?;
             sum.entries += found.entries;
             sum.overrun += found.overrun;
@@ -211,12 +211,12 @@ pub fn read_pages(path: &Path, buffer_bytes: u64, mut take: impl FnMut(&[u8])) -
 }
 
 /// Parses the numbers of a CPU's `stats`.
-fn stats(text: &str) -> Option<Stats> {
+fn parse_stats(text: &str) -> Option<BufferStats> {
     let stat = |name: &str| {
         let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
         line.split(':').nth(1)?.trim().parse::<u64>().ok()
     };
-    Some(Stats {
+    Some(BufferStats {
         entries: stat("entries")? + stat("read events")?,
         overrun: stat("overrun")?,
         dropped: stat("dropped events")?,
@@ -227,7 +227,7 @@ fn stats(text: &str) -> Option<Stats> {
 impl Drop for Instance {
     fn drop(&mut self) {
         // An instance of which a process has a file open stays.
-        let _ = until_done(|| fs::remove_dir(&self.folder));
+        let _ = retry_until_done(|| fs::remove_dir(&self.folder));
     }
 }
 
@@ -252,11 +252,12 @@ impl Uprobe {
         fetch: &str,
     ) -> Result<Self> {
         let events = tracefs.root.join("uprobe_events");
-        let group = format!("{GROUPS}{}", std::process::id());
+        let group = format!("{GROUP_PREFIX}{}", std::process::id());
         // Before there is anything to guard: it must not be missed.
         let cleanup_shell = CleanupShell::of_uprobe(&tracefs.root, &format!("{group}/{event}"))?;
         let line = format!("p:{group}/{event} {}:{offset:#x} {fetch}", program.display());
-        append(&events, &line).map_err(Error::io(format!("cannot make the event '{line}'")))?;
+        append_command(&events, &line)
+            .map_err(Error::io(format!("cannot make the event '{line}'")))?;
         Ok(Self { events, group, event: event.to_owned(), _cleanup_shell: cleanup_shell })
     }
 
@@ -275,17 +276,17 @@ impl Drop for Uprobe {
     fn drop(&mut self) {
         // An event that a process records stays.
         let line = format!("-:{}/{}", self.group, self.event);
-        let _ = until_done(|| append(&self.events, &line));
+        let _ = retry_until_done(|| append_command(&self.events, &line));
     }
 }
 
 /// Tries until it works, or there is nothing to be done, or patience has an end.
-fn until_done(mut attempt: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
+fn retry_until_done(mut attempt: impl FnMut() -> std::io::Result<()>) -> std::io::Result<()> {
     let begin = Instant::now();
     loop {
         match attempt() {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            Err(_) if begin.elapsed() < PATIENCE => std::thread::sleep(INTERVAL),
+            Err(_) if begin.elapsed() < RETRY_LIMIT => std::thread::sleep(RETRY_INTERVAL),
             done => return done,
         }
     }
@@ -306,11 +307,11 @@ mod tests {
                 && !is_of_ended_process("kept")
         );
         let line = "p:trackway_lab_4200000/number /tmp/usdt:0x1720 value=%di:u32";
-        assert_eq!(left_event(line), Some("trackway_lab_4200000/number"));
-        let others = format!("p:{GROUPS}{alive}/number /tmp/usdt:0x1720");
+        assert_eq!(leftover_event(line), Some("trackway_lab_4200000/number"));
+        let others = format!("p:{GROUP_PREFIX}{alive}/number /tmp/usdt:0x1720");
         for line in [others.as_str(), "p:uprobes/mine /bin/sh:0x1", "r:trackway_lab_4200000/x", ""]
         {
-            assert_eq!(left_event(line), None, "{line}");
+            assert_eq!(leftover_event(line), None, "{line}");
         }
     }
 
@@ -319,9 +320,10 @@ mod tests {
         let text = "entries: 43700\noverrun: 236300\ncommit overrun: 0\nbytes: 1048800\n\
                     oldest event ts: 59361.407989\nnow ts: 59361.524346\ndropped events: 2\n\
                     read events: 10\n";
-        let expected = Stats { entries: 43710, overrun: 236_300, dropped: 2, bytes: 1_048_800 };
-        assert_eq!(stats(text), Some(expected));
-        assert_eq!(stats("entries: 1\n"), None);
+        let expected =
+            BufferStats { entries: 43710, overrun: 236_300, dropped: 2, bytes: 1_048_800 };
+        assert_eq!(parse_stats(text), Some(expected));
+        assert_eq!(parse_stats("entries: 1\n"), None);
     }
 
     #[test]
@@ -333,7 +335,7 @@ mod tests {
         };
         let listed = || {
             let events = fs::read_to_string(tracefs.root.join("uprobe_events")).expect("a list");
-            events.contains(&format!("{GROUPS}{}/test ", std::process::id()))
+            events.contains(&format!("{GROUP_PREFIX}{}/test ", std::process::id()))
         };
         let program = std::env::current_exe().expect("a program");
         let instance = Instance::new(&tracefs, "test", 64).expect("an instance");
@@ -341,7 +343,7 @@ mod tests {
         let uprobe = Uprobe::new(&tracefs, "test", &program, 0x1000, "").expect("an event");
         assert!(listed() && folder.is_dir());
         assert!(instance.path(&uprobe.enable()).is_file());
-        assert_eq!(instance.stats().expect("counts"), Stats::default());
+        assert_eq!(instance.stats().expect("counts"), BufferStats::default());
         drop((instance, uprobe));
         assert!(!listed() && !folder.exists());
     }

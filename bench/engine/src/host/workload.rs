@@ -37,7 +37,7 @@ impl Batch {
 
 /// The events of one thread in a fixed time: a line `emitted THREAD EVENTS NS CPU_NS`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Emitted {
+pub struct EmittedEvents {
     /// Events emitted.
     pub events: u64,
     /// Time they took, in ns.
@@ -47,22 +47,22 @@ pub struct Emitted {
 }
 
 /// Parses the batches in a workload's output; there must be some.
-pub fn batches(output: &str) -> Result<Vec<Batch>> {
+pub fn parse_batches(output: &str) -> Result<Vec<Batch>> {
     let mut found = Vec::new();
     for line in output.lines() {
-        let [thread, number, events, ns] = numbers(line, "batch")?;
-        let number = u32::try_from(number).map_err(|error| malformed(line, error))?;
-        let thread = u32::try_from(thread).map_err(|error| malformed(line, error))?;
+        let [thread, number, events, ns] = parse_numbers(line, "batch")?;
+        let number = u32::try_from(number).map_err(|error| malformed_line_error(line, error))?;
+        let thread = u32::try_from(thread).map_err(|error| malformed_line_error(line, error))?;
         if events == 0 || thread >= THREADS_MAX {
-            return Err(malformed(line, "no events, or too many threads"));
+            return Err(malformed_line_error(line, "no events, or too many threads"));
         }
         found.push(Batch { thread, number, events, ns });
     }
-    some(found)
+    require_nonempty(found)
 }
 
 /// Returns ns of an event in the median of the batches after the warm-up.
-pub fn median_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
+pub fn median_event_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
     let counted = batches.iter().filter(|batch| batch.number >= warm_up);
     let figures: Vec<f64> = counted.map(Batch::event_ns).collect();
     let spread = Spread::of(&figures);
@@ -70,7 +70,7 @@ pub fn median_ns(batches: &[Batch], warm_up: u32) -> Result<f64> {
 }
 
 /// Events that each thread emitted, by its batches.
-pub fn emitted_by_thread(batches: &[Batch]) -> Vec<u64> {
+pub fn count_events_by_thread(batches: &[Batch]) -> Vec<u64> {
     let threads = batches.iter().map(|batch| batch.thread + 1).max().unwrap_or_default();
     let mut emitted = vec![0; threads as usize];
     for batch in batches {
@@ -80,66 +80,66 @@ pub fn emitted_by_thread(batches: &[Batch]) -> Vec<u64> {
 }
 
 /// Instructions of one event, by those of some events and those of twice as many.
-pub fn instructions(output: &str) -> Result<f64> {
+pub fn parse_instructions_per_event(output: &str) -> Result<f64> {
     let mut lines = output.lines();
-    let mut next = || numbers(lines.next().unwrap_or_default(), "steps");
+    let mut next = || parse_numbers(lines.next().unwrap_or_default(), "steps");
     let ([events, steps], [more_events, more_steps]) = (next()?, next()?);
     let (added_events, added_steps) =
         (more_events.checked_sub(events), more_steps.checked_sub(steps));
     match (added_events, added_steps, lines.next()) {
         (Some(events @ 1..), Some(steps), None) => Ok(steps as f64 / events as f64),
-        _ => Err(malformed(output.trim_end(), "more events must take more steps")),
+        _ => Err(malformed_line_error(output.trim_end(), "more events must take more steps")),
     }
 }
 
 /// Parses the threads' lines in a workload's output; there must be some.
-pub fn emitted(output: &str) -> Result<Vec<Emitted>> {
+pub fn parse_emitted(output: &str) -> Result<Vec<EmittedEvents>> {
     let mut found = Vec::new();
     for line in output.lines() {
-        let [_, events, ns, cpu_ns] = numbers(line, "emitted")?;
-        found.push(Emitted { events, ns, cpu_ns });
+        let [_, events, ns, cpu_ns] = parse_numbers(line, "emitted")?;
+        found.push(EmittedEvents { events, ns, cpu_ns });
     }
-    some(found)
+    require_nonempty(found)
 }
 
 /// Parses the start times in the launcher's output, in µs; there must be some.
-pub fn starts_us(output: &str) -> Result<Vec<f64>> {
+pub fn parse_starts_us(output: &str) -> Result<Vec<f64>> {
     let mut found = Vec::new();
     for line in output.lines() {
-        let [ns] = numbers(line, "start")?;
+        let [ns] = parse_numbers(line, "start")?;
         found.push(ns as f64 / 1000.0);
     }
-    some(found)
+    require_nonempty(found)
 }
 
 /// Returns the number of threads that a workload reports.
-pub fn threads(output: &str) -> Result<u64> {
-    let [threads] = numbers(output.trim_end(), "threads")?;
+pub fn parse_thread_count(output: &str) -> Result<u64> {
+    let [threads] = parse_numbers(output.trim_end(), "threads")?;
     Ok(threads)
 }
 
 /// Parses the numbers of a line that begins with `word`.
-pub fn numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
+pub fn parse_numbers<const COUNT: usize>(line: &str, word: &str) -> Result<[u64; COUNT]> {
     let mut words = line.split(' ');
     if words.next() != Some(word) {
-        return Err(malformed(line, format_args!("not '{word}'")));
+        return Err(malformed_line_error(line, format_args!("not '{word}'")));
     }
     let mut numbers = [0; COUNT];
     for number in &mut numbers {
-        let text = words.next().ok_or_else(|| malformed(line, "too short"))?;
-        *number = text.parse().map_err(|error| malformed(line, error))?;
+        let text = words.next().ok_or_else(|| malformed_line_error(line, "too short"))?;
+        *number = text.parse().map_err(|error| malformed_line_error(line, error))?;
     }
     match words.next() {
-        Some(_) => Err(malformed(line, "too long")),
+        Some(_) => Err(malformed_line_error(line, "too long")),
         None => Ok(numbers),
     }
 }
 
-fn some<T>(found: Vec<T>) -> Result<Vec<T>> {
+fn require_nonempty<T>(found: Vec<T>) -> Result<Vec<T>> {
     if found.is_empty() { Err(Error::output("workload", "it printed nothing")) } else { Ok(found) }
 }
 
-fn malformed(line: &str, message: impl std::fmt::Display) -> Error {
+fn malformed_line_error(line: &str, message: impl std::fmt::Display) -> Error {
     Error::output("workload", format_args!("'{line}': {message}"))
 }
 
@@ -149,35 +149,39 @@ mod tests {
 
     #[test]
     fn batches_are_read() {
-        let found = batches("batch 0 0 1000 21500\nbatch 1 0 1000 22000\n").expect("two batches");
+        let found =
+            parse_batches("batch 0 0 1000 21500\nbatch 1 0 1000 22000\n").expect("two batches");
         assert_eq!(found[0], Batch { thread: 0, number: 0, events: 1000, ns: 21_500 });
         assert_eq!(found[1].event_ns(), 22.0);
-        let more = batches("batch 2 0 5 1\nbatch 0 0 7 1\nbatch 2 1 5 1\n").expect("three");
-        assert_eq!(emitted_by_thread(&more), [7, 0, 10]);
+        let more = parse_batches("batch 2 0 5 1\nbatch 0 0 7 1\nbatch 2 1 5 1\n").expect("three");
+        assert_eq!(count_events_by_thread(&more), [7, 0, 10]);
     }
 
     #[test]
     fn batches_that_warm_up_do_not_count() {
         let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
         let batches = [batch(0, 9000), batch(2, 9000), batch(3, 10), batch(4, 30), batch(5, 20)];
-        assert_eq!(median_ns(&batches, 3).expect("three"), 2.0);
-        assert!(median_ns(&batches[..2], 3).is_err());
+        assert_eq!(median_event_ns(&batches, 3).expect("three"), 2.0);
+        assert!(median_event_ns(&batches[..2], 3).is_err());
     }
 
     #[test]
     fn instructions_are_what_more_events_take() {
-        assert_eq!(instructions("steps 32 107\nsteps 64 203\n").expect("both"), 3.0);
+        assert_eq!(
+            parse_instructions_per_event("steps 32 107\nsteps 64 203\n").expect("both"),
+            3.0
+        );
         for output in ["", "steps 32 1", "steps 32 9\nsteps 32 9", "steps 1 9\nsteps 2 8", "x"] {
-            assert!(instructions(output).is_err(), "{output}");
+            assert!(parse_instructions_per_event(output).is_err(), "{output}");
         }
     }
 
     #[test]
     fn other_lines_are_read() {
-        let found = emitted("emitted 0 50 7 6\n").expect("one");
-        assert_eq!(found, [Emitted { events: 50, ns: 7, cpu_ns: 6 }]);
-        assert_eq!(starts_us("start 1500\nstart 500\n").expect("two"), [1.5, 0.5]);
-        assert_eq!(threads("threads 3\n").expect("three"), 3);
+        let found = parse_emitted("emitted 0 50 7 6\n").expect("one");
+        assert_eq!(found, [EmittedEvents { events: 50, ns: 7, cpu_ns: 6 }]);
+        assert_eq!(parse_starts_us("start 1500\nstart 500\n").expect("two"), [1.5, 0.5]);
+        assert_eq!(parse_thread_count("threads 3\n").expect("three"), 3);
     }
 
     #[test]
@@ -190,9 +194,9 @@ mod tests {
             "batch 0 0 0 1",
             "batch 1024 0 1 1",
         ] {
-            assert!(batches(output).is_err(), "{output}");
+            assert!(parse_batches(output).is_err(), "{output}");
         }
-        let message = batches("batch 0 0 x 1").unwrap_err().to_string();
+        let message = parse_batches("batch 0 0 x 1").unwrap_err().to_string();
         assert_eq!(message, "workload: 'batch 0 0 x 1': invalid digit found in string");
     }
 }

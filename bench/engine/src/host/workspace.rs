@@ -21,9 +21,9 @@ const PROGRAM: &str = "trackway";
 /// Folder of memory-backed files.
 const SHARED_MEMORY: &str = "/dev/shm";
 /// Prefix of the folders' names: process id and a random number follow.
-const PREFIX: &str = "trackway-lab-";
+const FOLDER_PREFIX: &str = "trackway-lab-";
 /// Suffix of the name of the window's folder.
-const WINDOW: &str = "-window";
+const WINDOW_SUFFIX: &str = "-window";
 
 /// Trackway's own parts, found from where its executable is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,8 +116,9 @@ impl Workspace {
         let window_base = if shared.is_dir() { shared } else { &base };
         let mut workspace = Self::of(tools);
         // One after the other, so that the first is removed if the second fails.
-        workspace.dir = claim(&base, "", &mut workspace._locks)?;
-        workspace.window_dir = claim(window_base, WINDOW, &mut workspace._locks)?;
+        workspace.dir = create_locked_folder(&base, "", &mut workspace._locks)?;
+        workspace.window_dir =
+            create_locked_folder(window_base, WINDOW_SUFFIX, &mut workspace._locks)?;
         for source in sources {
             let path = workspace.path(source.name);
             fs::write(&path, source.text).map_err(Error::io(format!("cannot write {path:?}")))?;
@@ -131,7 +132,7 @@ impl Workspace {
 
     /// Makes a workspace with nothing in it but a name for the executable.
     #[cfg(any(test, feature = "fixtures"))]
-    pub fn at(trackway: PathBuf) -> Self {
+    pub fn for_executable(trackway: PathBuf) -> Self {
         Self::of(BuildTools::without_parts(trackway))
     }
 
@@ -194,11 +195,11 @@ impl Drop for Workspace {
 /// the bench's form of name that belong to this user, are no links, and name a process that has
 /// ended. A process of another container is invisible here: the lock on the folder shows that it is
 /// alive.
-pub fn sweep() {
+pub fn remove_leftovers() {
     for base in [std::env::temp_dir(), PathBuf::from(SHARED_MEMORY)] {
         let Ok(entries) = fs::read_dir(base) else { continue };
         for entry in entries.filter_map(|entry| entry.ok()) {
-            if is_left(&entry) {
+            if is_leftover_folder(&entry) {
                 // Other users' folders cannot be removed, and need not be.
                 let _ = fs::remove_dir_all(entry.path());
             }
@@ -206,9 +207,9 @@ pub fn sweep() {
     }
 }
 
-fn is_left(entry: &fs::DirEntry) -> bool {
+fn is_leftover_folder(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
-    let Some(pid) = name.to_str().and_then(maker) else { return false };
+    let Some(pid) = name.to_str().and_then(parse_maker_pid) else { return false };
     // The entry itself counts: the target of a link belongs to others.
     let is_ours = entry.metadata().is_ok_and(|it| it.is_dir() && it.uid() == own_user());
     is_ours
@@ -218,9 +219,9 @@ fn is_left(entry: &fs::DirEntry) -> bool {
 
 /// Returns the process that made a folder of this name, if the name has the bench's form. Names of
 /// earlier versions have no random number.
-fn maker(name: &str) -> Option<u32> {
-    let name = name.strip_prefix(PREFIX)?;
-    let name = name.strip_suffix(WINDOW).unwrap_or(name);
+fn parse_maker_pid(name: &str) -> Option<u32> {
+    let name = name.strip_prefix(FOLDER_PREFIX)?;
+    let name = name.strip_suffix(WINDOW_SUFFIX).unwrap_or(name);
     let (pid, random) = name.split_once('-').unwrap_or((name, "0"));
     u64::from_str_radix(random, 16).ok()?;
     pid.parse().ok()
@@ -233,13 +234,13 @@ fn own_user() -> u32 {
 }
 
 /// Makes a new folder in `base`, which all users may write to, locked until this process ends.
-fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
+fn create_locked_folder(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
     let what = || format!("cannot make a folder in {}", base.display());
     let mut bytes = [0; 8];
     let random = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
     random.map_err(Error::io("cannot read /dev/urandom"))?;
     let (pid, random) = (std::process::id(), u64::from_ne_bytes(bytes));
-    let path = base.join(format!("{PREFIX}{pid}-{random:016x}{suffix}"));
+    let path = base.join(format!("{FOLDER_PREFIX}{pid}-{random:016x}{suffix}"));
     // Only the last folder is made: mkdir(2) rejects an existing name, also a link.
     fs::DirBuilder::new().mode(0o700).create(&path).map_err(Error::io(what()))?;
     let folder = File::open(&path).map_err(Error::io(what()))?;
@@ -251,7 +252,7 @@ fn claim(base: &Path, suffix: &str, locks: &mut Vec<File>) -> Result<PathBuf> {
 
 /// Makes a folder that only this user can enter, within an existing one that no other user can
 /// enter; an existing folder of this user is accepted.
-pub fn make_dir(path: &Path) -> Result<()> {
+pub fn create_private_dir(path: &Path) -> Result<()> {
     let is_ours = || {
         // The entry itself counts: the target of a link belongs to others.
         fs::symlink_metadata(path).is_ok_and(|it| it.is_dir() && it.uid() == own_user())
@@ -289,11 +290,11 @@ mod tests {
         std::os::unix::fs::symlink(&other, &linked).expect("a link");
         let lock = File::open(&locked).expect("it");
         lock.try_lock().expect("a lock");
-        sweep();
+        remove_leftovers();
         assert!(!left.exists() && ours.exists() && linked.exists() && locked.exists());
         assert!(other.join("file").exists());
         drop(lock);
-        sweep();
+        remove_leftovers();
         assert!(!locked.exists());
         fs::remove_file(linked).expect("removed");
         for folder in [&ours, &other] {
@@ -313,13 +314,13 @@ mod tests {
             assert!(about.is_dir());
             assert_eq!((about.uid(), about.mode() & 0o777), (own_user(), 0o700));
             let name = folder.file_name().and_then(|name| name.to_str()).expect("a name");
-            assert_eq!(maker(name), Some(std::process::id()));
+            assert_eq!(parse_maker_pid(name), Some(std::process::id()));
         }
         drop(places);
         assert!(!folders[0].exists() && !folders[1].exists());
         for name in ["trackway-lab-", "trackway-lab-7-x", "trackway-lab-x-7", "trackway-lab-7-8-9"]
         {
-            assert_eq!(maker(name), None, "{name}");
+            assert_eq!(parse_maker_pid(name), None, "{name}");
         }
     }
 
@@ -329,15 +330,15 @@ mod tests {
             Workspace::new(BuildTools::without_parts("it".into()), &[]).expect("a place");
         let folder = workspace.path("one");
         for _ in 0..2 {
-            make_dir(&folder).expect("one");
+            create_private_dir(&folder).expect("one");
         }
         let mode = fs::symlink_metadata(&folder).expect("a folder").mode() & 0o777;
         assert_eq!(mode, 0o700);
-        make_dir(&workspace.path("none/one")).expect_err("nobody asked for its parent");
+        create_private_dir(&workspace.path("none/one")).expect_err("nobody asked for its parent");
         std::os::unix::fs::symlink(&folder, workspace.path("link")).expect("a link");
         std::fs::write(workspace.path("file"), "").expect("a file");
         for name in ["link", "file"] {
-            make_dir(&workspace.path(name)).expect_err(name);
+            create_private_dir(&workspace.path(name)).expect_err(name);
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Ended, FORMAT, Report, Row, RowStatus, SuiteRows, Unit};
+use super::{EndReason, REPORT_FORMAT, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
 
 /// Makes a row that was measured in three rounds.
-pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
+pub fn measured_row(tracer: &str, case: &str, figure: f64) -> Row {
     let samples = [figure - 0.5, figure, figure + 0.5];
     Row {
         tracer: tracer.to_owned(),
@@ -37,14 +37,14 @@ pub fn row(tracer: &str, case: &str, figure: f64) -> Row {
 }
 
 /// Makes a row that was measured in eight rounds, alike.
-pub fn steady(tracer: &str, case: &str, figure: f64) -> Row {
+pub fn steady_row(tracer: &str, case: &str, figure: f64) -> Row {
     let samples = [figure; 8];
     let (spread, samples) = (Spread::of(&samples), samples.map(Some).to_vec());
-    Row { samples, spread, ..row(tracer, case, figure) }
+    Row { samples, spread, ..measured_row(tracer, case, figure) }
 }
 
 /// Adds an extra figure, the same in all rounds.
-pub fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
+pub fn with_extra_figure(mut row: Row, what: &str, figure: f64) -> Row {
     let samples = row.samples.iter().map(|sample| sample.map(|_| figure)).collect();
     row.extra.insert(what.to_owned(), figure);
     row.extra_samples.insert(what.to_owned(), samples);
@@ -52,7 +52,7 @@ pub fn with_extra(mut row: Row, what: &str, figure: f64) -> Row {
 }
 
 /// Makes a suite with these rows.
-pub fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
+pub fn suite_of_rows(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
     SuiteRows {
         title: "What an event costs".to_owned(),
         repeats: "survey, Tables IV and VI".to_owned(),
@@ -61,13 +61,13 @@ pub fn suite(rows: impl IntoIterator<Item = Row>) -> SuiteRows {
         rounds: 3,
         seconds: 12.0,
         is_partial: false,
-        ended: Ended::Time,
+        ended: EndReason::Time,
         rows: rows.into_iter().collect(),
     }
 }
 
 /// Makes a report with one suite.
-pub fn report(name: &str, rows: impl IntoIterator<Item = Row>) -> Report {
-    let suites = [(name.to_owned(), suite(rows))].into_iter().collect();
-    Report { format: FORMAT, suites, ..Report::default() }
+pub fn report_of_suite(name: &str, rows: impl IntoIterator<Item = Row>) -> Report {
+    let suites = [(name.to_owned(), suite_of_rows(rows))].into_iter().collect();
+    Report { format: REPORT_FORMAT, suites, ..Report::default() }
 }

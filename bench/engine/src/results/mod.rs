@@ -15,4 +15,4 @@ mod report;
 
 pub use names::{EMPTY_LOOP, NO_PROTECTION, SUITES, TRACKWAY, WHOLE_EVENT};
 pub use outcome::{Account, Bar, Note, Verdict};
-pub use report::{BUILDS, Ended, FORMAT, Report, Row, RowStatus, SuiteRows, Unit};
+pub use report::{BUILD_KEYS, EndReason, REPORT_FORMAT, Report, Row, RowStatus, SuiteRows, Unit};

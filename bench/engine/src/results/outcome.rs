@@ -94,7 +94,7 @@ impl Bar {
     }
 
     /// Withdraws the verdict, for this reason.
-    pub fn is_not_decided(&mut self, reason: String) {
+    pub fn withdraw_verdict(&mut self, reason: String) {
         if matches!(self.verdict, Verdict::Holds | Verdict::Misses) {
             self.verdict = Verdict::Undecided;
             self.reason = Some(reason);

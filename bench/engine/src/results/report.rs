@@ -11,10 +11,10 @@ use crate::settings::Settings;
 use crate::stats::{Ratio, Spread, Tail};
 
 /// Version of the JSON form: raised when a member changes its meaning or is removed.
-pub const FORMAT: u32 = 2;
+pub const REPORT_FORMAT: u32 = 2;
 
 /// Keys in [`Report::versions`] that identify builds of Trackway, which may have the same version.
-pub const BUILDS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
+pub const BUILD_KEYS: [&str; 2] = ["build of trackway", "build of libtrackway.so"];
 
 /// Everything that a run found.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -62,7 +62,7 @@ pub struct SuiteRows {
     /// True if it ended before everything was measured.
     pub is_partial: bool,
     /// The reason for the end of the rounds.
-    pub ended: Ended,
+    pub ended: EndReason,
     /// All rows.
     pub rows: Vec<Row>,
 }
@@ -70,7 +70,7 @@ pub struct SuiteRows {
 /// The reason for the end of a suite's rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Ended {
+pub enum EndReason {
     /// All ratios are as sure as they are to be.
     Sure,
     /// The requested number of rounds is complete.
@@ -316,7 +316,7 @@ impl SuiteRows {
     }
 
     /// Returns the keys of the rows' extra figures.
-    pub fn extras<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
+    pub fn extra_names<'a>(rows: &[&'a Row]) -> Vec<&'a str> {
         let mut names: Vec<&str> = Vec::new();
         for name in rows.iter().flat_map(|row| row.extra.keys()) {
             if !names.contains(&name.as_str()) {
@@ -364,10 +364,10 @@ impl Report {
     /// If `text` is not written by [`Report::to_json`], or has another version.
     pub fn from_json(text: &str) -> serde_json::Result<Self> {
         let report: Self = serde_json::from_str(text)?;
-        if report.format == FORMAT {
+        if report.format == REPORT_FORMAT {
             return Ok(report);
         }
-        let message = format!("it is of version {}, not {FORMAT}", report.format);
+        let message = format!("it is of version {}, not {REPORT_FORMAT}", report.format);
         Err(serde::de::Error::custom(message))
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::order::Shuffle;
-use crate::results::{Account, Ended, Row, RowStatus, SuiteRows};
+use crate::results::{Account, EndReason, Row, RowStatus, SuiteRows};
 use crate::settings::Settings;
 use crate::signals;
 use crate::stats::{self, Ratio, Spread, Tail};
@@ -19,7 +19,7 @@ use crate::suite::{Entry, Sample, Suite, SuiteContext};
 
 /// Half width of a ratio's confidence interval, relative to the ratio, at which the ratio is
 /// certain enough.
-const SURE: f64 = 0.02;
+const RATIO_WIDTH_MAX: f64 = 0.02;
 /// Most rounds unless the user sets a number.
 const ROUNDS_MAX: u32 = 60;
 /// Fewest rounds after which certain ratios end a suite. An interval needs six; with few more,
@@ -29,44 +29,49 @@ const ROUNDS_MIN: u32 = 12;
 /// confidence (`stats::median_interval`).
 const ROUNDS_LATE: u32 = 8;
 /// Fewest good rounds of a row that has failed rounds; two thirds of all must be good.
-const KEPT_MIN: usize = 3;
+const GOOD_ROUNDS_MIN: usize = 3;
 /// Entries from which on a histogram is made shorter.
 const HISTOGRAM_MERGED_AT: usize = 100_000;
 
 /// Prefixes of keys in [`Sample::extra`] of which the report has the greatest or the sum of all
 /// rounds, and not the median.
-const GREATEST: &str = "greatest";
-const IN_ALL: &str = "in all";
+const GREATEST_PREFIX: &str = "greatest";
+const SUM_PREFIX: &str = "in all";
 
 /// When a suite has had rounds enough.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Limits {
+struct RoundLimits {
     rounds: Option<u32>,
     seconds: f64,
 }
 
-impl Limits {
+impl RoundLimits {
     fn of(suite: &dyn Suite, settings: &Settings) -> Self {
         let quick = settings.quick.then_some(1);
         Self { rounds: settings.rounds.or(quick), seconds: suite.seconds(settings) }
     }
 
     /// Returns the reason if there is no further round.
-    fn reached(&self, rounds: u32, elapsed: Duration, is_sure: impl Fn() -> bool) -> Option<Ended> {
+    fn reached(
+        &self,
+        rounds: u32,
+        elapsed: Duration,
+        is_sure: impl Fn() -> bool,
+    ) -> Option<EndReason> {
         if let Some(wanted) = self.rounds {
-            return (rounds >= wanted.max(1)).then_some(Ended::Rounds);
+            return (rounds >= wanted.max(1)).then_some(EndReason::Rounds);
         }
         if rounds >= ROUNDS_MIN && is_sure() {
-            return Some(Ended::Sure);
+            return Some(EndReason::Sure);
         }
         let is_late = elapsed.as_secs_f64() >= self.seconds && rounds >= ROUNDS_LATE;
-        (is_late || rounds >= ROUNDS_MAX).then_some(Ended::Time)
+        (is_late || rounds >= ROUNDS_MAX).then_some(EndReason::Time)
     }
 }
 
 /// Returns the approximate duration of a suite in seconds; with a fixed number of rounds, the
 /// longest.
-pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
+pub(crate) fn estimate_seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
     // A suite's estimate is for the fewest rounds that are enough.
     let in_that_time = if settings.quick { 1 } else { ROUNDS_LATE };
     let times = |rounds: u32| f64::from(rounds.max(1)) / f64::from(in_that_time);
@@ -80,30 +85,30 @@ pub(crate) fn seconds(suite: &dyn Suite, settings: &Settings) -> f64 {
 /// # Errors
 ///
 /// If the suite cannot begin.
-pub(crate) fn measure(
+pub(crate) fn measure_suite(
     suite: &mut dyn Suite,
     context: &SuiteContext<'_>,
     keep: &mut dyn FnMut(&SuiteRows),
 ) -> Result<SuiteRows> {
     let entries = suite.enter(context);
-    let found = entries.map(|entries| Measuring::new(suite, context, entries).all(keep));
+    let found = entries.map(|entries| SuiteMeasurement::new(suite, context, entries).all(keep));
     suite.leave();
     found
 }
 
 /// A suite while it is measured.
-struct Measuring<'a> {
+struct SuiteMeasurement<'a> {
     suite: &'a mut dyn Suite,
     context: &'a SuiteContext<'a>,
     entries: Vec<Entry>,
-    rows: Vec<Measured>,
+    rows: Vec<RowMeasurement>,
     begin: Instant,
     rounds: u32,
 }
 
 /// The figures of a row so far.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Measured {
+struct RowMeasurement {
     figures: Vec<Option<f64>>,
     histogram: Vec<(f64, u64)>,
     account: Option<Account>,
@@ -117,7 +122,7 @@ struct Measured {
     is_out: bool,
 }
 
-impl Measured {
+impl RowMeasurement {
     fn good(&self) -> usize {
         self.figures.iter().flatten().count()
     }
@@ -126,7 +131,7 @@ impl Measured {
     /// is measured by its good rounds, if they are most.
     fn is_kept(&self, rounds: u32) -> bool {
         let (good, rounds) = (self.good(), (rounds as usize).max(self.good() + self.failed));
-        self.failure.is_none() || (good >= KEPT_MIN && 3 * good >= 2 * rounds)
+        self.failure.is_none() || (good >= GOOD_ROUNDS_MIN && 3 * good >= 2 * rounds)
     }
 
     /// Adds a failed round. A row that has failed as often as not has no more turns.
@@ -142,11 +147,12 @@ impl Measured {
         self.measuring.extend(sample.measuring);
         self.figures.push(Some(sample.figure - measuring));
         let is_less = sample.measuring.is_some();
-        let less = |figure| if is_less { stats::placed(figure - measuring) } else { figure };
+        let less =
+            |figure| if is_less { stats::round_to_place(figure - measuring) } else { figure };
         self.histogram.extend(sample.histogram.iter().map(|one| (less(one.0), one.1)));
         // Rounds have most of their figures in common: separate entries would be as many as events.
         if self.histogram.len() > HISTOGRAM_MERGED_AT {
-            self.histogram = stats::merged(&self.histogram);
+            self.histogram = stats::merge_equal_figures(&self.histogram);
         }
         if let Some(account) = &sample.account {
             self.account.get_or_insert_default().add(account);
@@ -160,7 +166,7 @@ impl Measured {
 }
 
 /// Checks that a sample's events are in the tracer's output.
-fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
+fn check_sample(entry: &Entry, sample: &Sample) -> Result<()> {
     if !sample.figure.is_finite() || sample.measuring.is_some_and(|one| !one.is_finite()) {
         return Err(Error::output(&entry.tracer, "no figure"));
     }
@@ -182,31 +188,31 @@ fn proven(entry: &Entry, sample: &Sample) -> Result<()> {
 }
 
 /// Returns the ratio of two figures, NaN if `other` is not greater than zero.
-fn times(figure: f64, other: f64) -> f64 {
+fn ratio_or_nan(figure: f64, other: f64) -> f64 {
     if other > 0.0 { figure / other } else { f64::NAN }
 }
 
-impl<'a> Measuring<'a> {
+impl<'a> SuiteMeasurement<'a> {
     fn new(suite: &'a mut dyn Suite, context: &'a SuiteContext<'a>, entries: Vec<Entry>) -> Self {
-        let measured = |entry: &Entry| Measured {
+        let measured = |entry: &Entry| RowMeasurement {
             failure: entry.failed.clone(),
             is_out: entry.failed.is_some(),
-            ..Measured::default()
+            ..RowMeasurement::default()
         };
         let rows = entries.iter().map(measured).collect();
         Self { suite, context, entries, rows, begin: Instant::now(), rounds: 0 }
     }
 
     fn all(mut self, keep: &mut dyn FnMut(&SuiteRows)) -> SuiteRows {
-        let limits = Limits::of(self.suite, self.context.settings);
+        let limits = RoundLimits::of(self.suite, self.context.settings);
         let mut shuffle = Shuffle::of(self.context.settings.seed);
         let ended = loop {
             let order = self.order(&mut shuffle);
             if order.is_empty() {
-                break Ended::Nothing;
+                break EndReason::Nothing;
             }
             if matches!(self.round(&order), Err(Error::Interrupted)) {
-                break Ended::Interrupted;
+                break EndReason::Interrupted;
             }
             self.rounds += 1;
             let reached = limits.reached(self.rounds, self.begin.elapsed(), || self.is_sure());
@@ -214,14 +220,14 @@ impl<'a> Measuring<'a> {
                 break ended;
             }
             // If it is ended here, that will have been an interruption.
-            keep(&self.so_far(Ended::Interrupted));
+            keep(&self.so_far(EndReason::Interrupted));
         };
         self.so_far(ended)
     }
 
     /// Rows that are measured in the next round.
     fn taking_part(&self) -> impl Iterator<Item = usize> {
-        let is_in = |(entry, row): (&Entry, &Measured)| entry.absent.is_none() && !row.is_out;
+        let is_in = |(entry, row): (&Entry, &RowMeasurement)| entry.absent.is_none() && !row.is_out;
         let rows = self.entries.iter().zip(&self.rows).map(is_in);
         rows.enumerate().filter(|one| one.1).map(|one| one.0)
     }
@@ -246,7 +252,7 @@ impl<'a> Measuring<'a> {
     /// Measures each of them once; only an interruption is returned.
     fn round(&mut self, order: &[usize]) -> Result<()> {
         for (turn, &row) in order.iter().enumerate() {
-            if signals::stopped() {
+            if signals::is_stopped() {
                 return Err(Error::Interrupted);
             }
             let entry = &self.entries[row];
@@ -259,7 +265,7 @@ impl<'a> Measuring<'a> {
             let which = format!("{about}, round {round}, {} of {turns}", turn + 1);
             self.context.progress.show_step(&format!("{which}: {}, {}", entry.tracer, entry.case));
             let sample = self.suite.sample(self.context, row);
-            let sample = sample.and_then(|sample| proven(entry, &sample).map(|()| sample));
+            let sample = sample.and_then(|sample| check_sample(entry, &sample).map(|()| sample));
             match sample {
                 Ok(sample) => {
                     // Rounds in which it was not there stay empty.
@@ -268,7 +274,7 @@ impl<'a> Measuring<'a> {
                     measured.add(sample);
                 }
                 // A program that Ctrl-C has ended may report a failure.
-                Err(_) if signals::stopped() => return Err(Error::Interrupted),
+                Err(_) if signals::is_stopped() => return Err(Error::Interrupted),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => self.fail(row, &error),
             }
@@ -304,8 +310,8 @@ impl<'a> Measuring<'a> {
         // Without one there is nothing to be sure of.
         ratios.peek().is_some()
             && ratios.all(|&row| {
-                let times = self.ratio_to_baseline(row, times);
-                times.is_some_and(|times| times.is_within(SURE))
+                let times = self.ratio_to_baseline(row, ratio_or_nan);
+                times.is_some_and(|times| times.is_within(RATIO_WIDTH_MAX))
             })
     }
 
@@ -322,7 +328,7 @@ impl<'a> Measuring<'a> {
         Ratio::of(&figures)
     }
 
-    fn so_far(&self, ended: Ended) -> SuiteRows {
+    fn so_far(&self, ended: EndReason) -> SuiteRows {
         let about = self.suite.about();
         let mut rows = SuiteRows {
             title: about.title.to_owned(),
@@ -331,7 +337,7 @@ impl<'a> Measuring<'a> {
             command: self.context.settings.command(about.name),
             rounds: self.rounds_begun(),
             seconds: self.begin.elapsed().as_secs_f64(),
-            is_partial: ended == Ended::Interrupted,
+            is_partial: ended == EndReason::Interrupted,
             ended,
             rows: (0..self.entries.len()).map(|row| self.row(row)).collect(),
         };
@@ -392,15 +398,15 @@ impl<'a> Measuring<'a> {
         if status == RowStatus::Measured {
             row.samples.clone_from(&measured.figures);
             row.spread = Spread::of(&figures);
-            let histogram = stats::merged(&measured.histogram);
+            let histogram = stats::merge_equal_figures(&measured.histogram);
             row.tail = Tail::of(&histogram);
-            row.histogram = stats::bounded(&histogram);
+            row.histogram = stats::limit_histogram(&histogram);
             let extra = measured.extra.iter().filter_map(|(what, rounds)| {
                 let figures: Vec<f64> = rounds.iter().flatten().copied().collect();
                 let spread = Spread::of(&figures)?;
                 let figure = match what {
-                    what if what.starts_with(GREATEST) => spread.max,
-                    what if what.starts_with(IN_ALL) => figures.iter().sum(),
+                    what if what.starts_with(GREATEST_PREFIX) => spread.max,
+                    what if what.starts_with(SUM_PREFIX) => figures.iter().sum(),
                     _ => spread.median,
                 };
                 Some(((*what).to_owned(), figure))
@@ -410,7 +416,7 @@ impl<'a> Measuring<'a> {
             row.extra_samples =
                 samples.map(|(what, rounds)| ((*what).to_owned(), rounds.clone())).collect();
             row.measuring = Spread::of(&measured.measuring).map(|spread| spread.median);
-            row.times = self.ratio_to_baseline(at, times);
+            row.times = self.ratio_to_baseline(at, ratio_or_nan);
             row.added = self.ratio_to_baseline(at, |figure, other| figure - other);
         }
         row

@@ -4,11 +4,11 @@ use super::*;
 use crate::host::workspace::Workspace;
 use crate::progress::Progress;
 use crate::results::Unit;
-use crate::single_events::Singles;
+use crate::single_events::SingleEvents;
 use crate::suite::About;
 
 /// Measures by a script: each row has its figures, or fails.
-struct Planted {
+struct ScriptedSuite {
     entries: Vec<Entry>,
     samples: Vec<Box<dyn FnMut(u32) -> Result<Sample>>>,
     runs: Vec<u32>,
@@ -16,7 +16,7 @@ struct Planted {
     has_left: bool,
 }
 
-impl Suite for Planted {
+impl Suite for ScriptedSuite {
     fn about(&self) -> About {
         About { name: "planted", title: "Planted", repeats: "nothing", unit: Unit::Ns, x_axis: "" }
     }
@@ -43,45 +43,45 @@ impl Suite for Planted {
     }
 }
 
-fn entry(tracer: &str) -> Entry {
+fn test_entry(tracer: &str) -> Entry {
     Entry { tracer: tracer.to_owned(), case: "a case".to_owned(), ..Entry::default() }
 }
 
-fn figure(figure: f64) -> Result<Sample> {
+fn sample_of_figure(figure: f64) -> Result<Sample> {
     Ok(Sample { figure, ..Sample::default() })
 }
 
 type Script = Box<dyn FnMut(u32) -> Result<Sample>>;
 
 /// Measures a suite whose time is over at once.
-fn measured(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
-    measured_for(0.0, settings, rows)
+fn measure_rows(settings: &Settings, rows: Vec<(Entry, Script)>) -> (SuiteRows, Vec<u32>) {
+    measure_rows_for(0.0, settings, rows)
 }
 
-fn measured_for(
+fn measure_rows_for(
     seconds: f64,
     settings: &Settings,
     rows: Vec<(Entry, Script)>,
 ) -> (SuiteRows, Vec<u32>) {
     let (entries, samples): (Vec<Entry>, Vec<Script>) = rows.into_iter().unzip();
     let runs = vec![0; entries.len()];
-    let mut suite = Planted { entries, samples, runs, seconds, has_left: false };
-    let workspace = Workspace::at("trackway".into());
+    let mut suite = ScriptedSuite { entries, samples, runs, seconds, has_left: false };
+    let workspace = Workspace::for_executable("trackway".into());
     let context =
         SuiteContext { workspace: &workspace, progress: &Progress::new(), settings, cpus: 1 };
-    let found = measure(&mut suite, &context, &mut |_| ()).expect("rows");
+    let found = measure_suite(&mut suite, &context, &mut |_| ()).expect("rows");
     assert!(suite.has_left);
     (found, suite.runs)
 }
 
 /// Returns the row that results from this sample.
-fn row_of(sample: Sample) -> Row {
+fn measure_row(sample: Sample) -> Row {
     let again = Box::new(move |_| Ok(sample.clone()));
-    let (mut found, _) = measured(&rounds(1), vec![(entry("one"), again)]);
+    let (mut found, _) = measure_rows(&settings_for_rounds(1), vec![(test_entry("one"), again)]);
     found.rows.remove(0)
 }
 
-fn rounds(rounds: u32) -> Settings {
+fn settings_for_rounds(rounds: u32) -> Settings {
     Settings { rounds: Some(rounds), ..Settings::default() }
 }
 
@@ -89,11 +89,14 @@ fn rounds(rounds: u32) -> Settings {
 fn rounds_that_are_asked_for_are_in_the_time_that_is_told() {
     let told = |settings: &Settings| {
         let (entries, samples, runs) = Default::default();
-        let suite = Planted { entries, samples, runs, seconds: 60.0, has_left: false };
-        seconds(&suite, settings)
+        let suite = ScriptedSuite { entries, samples, runs, seconds: 60.0, has_left: false };
+        estimate_seconds(&suite, settings)
     };
-    let quick = Settings { quick: true, ..rounds(3) };
-    assert_eq!([told(&Settings::default()), told(&rounds(24)), told(&quick)], [60.0, 180.0, 180.0]);
+    let quick = Settings { quick: true, ..settings_for_rounds(3) };
+    assert_eq!(
+        [told(&Settings::default()), told(&settings_for_rounds(24)), told(&quick)],
+        [60.0, 180.0, 180.0]
+    );
 }
 
 #[test]
@@ -104,14 +107,14 @@ fn a_tracer_that_was_silently_off_is_not_measured() {
             Ok(Sample { figure: 1.0, account: Some(account), ..Sample::default() })
         }
     };
-    let records = |tracer| Entry { records: true, ..entry(tracer) };
-    let (found, runs) = measured(
-        &rounds(3),
+    let records = |tracer| Entry { records: true, ..test_entry(tracer) };
+    let (found, runs) = measure_rows(
+        &settings_for_rounds(3),
         vec![
             (records("says that all is lost"), Box::new(off(0))),
             (records("counts wrong"), Box::new(off(1))),
-            (records("says nothing"), Box::new(|_| figure(1.0))),
-            (entry("has nothing to say"), Box::new(|_| figure(1.0))),
+            (records("says nothing"), Box::new(|_| sample_of_figure(1.0))),
+            (test_entry("has nothing to say"), Box::new(|_| sample_of_figure(1.0))),
         ],
     );
     let reasons: Vec<&str> = found.failures().filter_map(|row| row.reason.as_deref()).collect();
@@ -132,14 +135,17 @@ fn a_tracer_that_was_silently_off_is_not_measured() {
 #[test]
 fn who_hangs_costs_its_own_rows() {
     let overdue = |_| Err(Error::Overdue { what: "hung".to_owned(), limit_s: 60 });
-    let other = Entry { case: "another".to_owned(), ..entry("hung") };
-    let (found, runs) = measured(
-        &rounds(2),
+    let other = Entry { case: "another".to_owned(), ..test_entry("hung") };
+    let (found, runs) = measure_rows(
+        &settings_for_rounds(2),
         vec![
-            (entry("hung"), Box::new(overdue)),
+            (test_entry("hung"), Box::new(overdue)),
             (other, Box::new(overdue)),
-            (entry("other"), Box::new(|_| figure(2.0))),
-            (Entry { absent: Some("none".to_owned()), ..entry("none") }, Box::new(|_| figure(1.0))),
+            (test_entry("other"), Box::new(|_| sample_of_figure(2.0))),
+            (
+                Entry { absent: Some("none".to_owned()), ..test_entry("none") },
+                Box::new(|_| sample_of_figure(1.0)),
+            ),
         ],
     );
     assert_eq!(runs[0] + runs[1], 1);
@@ -149,23 +155,27 @@ fn who_hangs_costs_its_own_rows() {
 }
 
 /// Fails in these of its turns.
-fn failing(turns: &'static [u32]) -> Script {
+fn script_failing_in(turns: &'static [u32]) -> Script {
     Box::new(move |turn| {
         let is_bad = turns.contains(&turn);
-        if is_bad { Err(Error::output("flaky", format!("turn {turn}"))) } else { figure(2.0) }
+        if is_bad {
+            Err(Error::output("flaky", format!("turn {turn}")))
+        } else {
+            sample_of_figure(2.0)
+        }
     })
 }
 
 #[test]
 fn a_round_that_fails_now_and_then_costs_itself() {
-    let (found, runs) = measured(
-        &rounds(12),
+    let (found, runs) = measure_rows(
+        &settings_for_rounds(12),
         vec![
-            (entry("once"), failing(&[11])),
-            (entry("a third"), failing(&[4, 6, 8, 10])),
-            (entry("more"), failing(&[4, 6, 8, 10, 12])),
-            (entry("at once"), failing(&[1])),
-            (entry("as often as not"), failing(&[3, 4])),
+            (test_entry("once"), script_failing_in(&[11])),
+            (test_entry("a third"), script_failing_in(&[4, 6, 8, 10])),
+            (test_entry("more"), script_failing_in(&[4, 6, 8, 10, 12])),
+            (test_entry("at once"), script_failing_in(&[1])),
+            (test_entry("as often as not"), script_failing_in(&[3, 4])),
         ],
     );
     assert_eq!(runs, [12, 12, 12, 1, 4]);
@@ -182,7 +192,8 @@ fn a_round_that_fails_now_and_then_costs_itself() {
     assert_eq!(once.reason.as_deref(), Some("flaky: turn 11"));
     assert_eq!(once.fate(), "measured, but for a round that failed");
     // Two of three are two thirds, and too few.
-    let (found, _) = measured(&rounds(3), vec![(entry("few"), failing(&[3]))]);
+    let (found, _) =
+        measure_rows(&settings_for_rounds(3), vec![(test_entry("few"), script_failing_in(&[3]))]);
     assert_eq!(found.rows[0].status, RowStatus::Failed);
 }
 
@@ -191,17 +202,17 @@ fn who_hangs_late_keeps_what_there_was_and_has_no_more_turns() {
     let hung = |at: u32| {
         move |turn: u32| match turn == at {
             true => Err(Error::Overdue { what: "hung".to_owned(), limit_s: 60 }),
-            false => figure(2.0),
+            false => sample_of_figure(2.0),
         }
     };
     for (at, status) in [(11, RowStatus::Measured), (4, RowStatus::Failed)] {
-        let other = Entry { case: "another".to_owned(), ..entry("hung") };
+        let other = Entry { case: "another".to_owned(), ..test_entry("hung") };
         let rows: Vec<(Entry, Script)> = vec![
-            (entry("hung"), Box::new(hung(at))),
-            (other, failing(&[])),
-            (entry("goes on"), failing(&[])),
+            (test_entry("hung"), Box::new(hung(at))),
+            (other, script_failing_in(&[])),
+            (test_entry("goes on"), script_failing_in(&[])),
         ];
-        let (found, runs) = measured(&rounds(12), rows);
+        let (found, runs) = measure_rows(&settings_for_rounds(12), rows);
         assert_eq!((runs[0], runs[2]), (at, 12));
         assert!(runs[1] == at || runs[1] == at - 1, "{runs:?}");
         assert!(found.rows[..2].iter().all(|row| row.status == status), "{found:?}");
@@ -211,45 +222,48 @@ fn who_hangs_late_keeps_what_there_was_and_has_no_more_turns() {
 
 #[test]
 fn who_has_failed_does_not_keep_others_from_being_sure() {
-    let baseline = |other| Entry { baseline: Some(other), ..entry("other") };
-    let (found, runs) = measured_for(
+    let baseline = |other| Entry { baseline: Some(other), ..test_entry("other") };
+    let (found, runs) = measure_rows_for(
         1e6,
         &Settings::default(),
         vec![
-            (entry("broken"), failing(&[1])),
-            (baseline(0), failing(&[])),
-            (entry("sound"), failing(&[])),
-            (baseline(2), failing(&[])),
+            (test_entry("broken"), script_failing_in(&[1])),
+            (baseline(0), script_failing_in(&[])),
+            (test_entry("sound"), script_failing_in(&[])),
+            (baseline(2), script_failing_in(&[])),
         ],
     );
-    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
+    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, EndReason::Sure));
     assert_eq!((runs[0], found.rows[1].times), (1, None));
 }
 
 #[test]
 fn who_cannot_begin_has_failed_and_nothing_is_told_in_terms_of_it() {
-    let failed = Entry { failed: Some("it does not compile".to_owned()), ..entry("broken") };
-    let baseline = Entry { baseline: Some(0), ..entry("other") };
-    let (found, runs) = measured(
+    let failed = Entry { failed: Some("it does not compile".to_owned()), ..test_entry("broken") };
+    let baseline = Entry { baseline: Some(0), ..test_entry("other") };
+    let (found, runs) = measure_rows(
         &Settings::default(),
-        vec![(failed, Box::new(|_| figure(1.0))), (baseline, Box::new(|_| figure(2.0)))],
+        vec![
+            (failed, Box::new(|_| sample_of_figure(1.0))),
+            (baseline, Box::new(|_| sample_of_figure(2.0))),
+        ],
     );
     assert_eq!((runs[0], found.rows[0].status), (0, RowStatus::Failed));
-    assert_eq!((found.rows[1].times, found.ended), (None, Ended::Time));
+    assert_eq!((found.rows[1].times, found.ended), (None, EndReason::Time));
     assert_eq!(found.failures().count(), 1);
 }
 
 #[test]
 fn ratios_are_of_the_same_round() {
-    let baseline = Entry { baseline: Some(0), ..entry("twice") };
-    let drifting = |times: f64| move |turn: u32| figure(times * f64::from(turn));
-    let (found, _) = measured_for(
+    let baseline = Entry { baseline: Some(0), ..test_entry("twice") };
+    let drifting = |times: f64| move |turn: u32| sample_of_figure(times * f64::from(turn));
+    let (found, _) = measure_rows_for(
         1e6,
         &Settings::default(),
-        vec![(entry("once"), Box::new(drifting(1.0))), (baseline, Box::new(drifting(2.0)))],
+        vec![(test_entry("once"), Box::new(drifting(1.0))), (baseline, Box::new(drifting(2.0)))],
     );
     // The ratio is certain at once, however much the figures themselves vary.
-    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, Ended::Sure));
+    assert_eq!((found.rounds, found.ended), (ROUNDS_MIN, EndReason::Sure));
     let row = &found.rows[1];
     assert_eq!(row.times.map(|times| times.median), Some(2.0));
     assert_eq!(row.added.map(|added| added.median), Some(6.5));
@@ -257,24 +271,26 @@ fn ratios_are_of_the_same_round() {
 
 #[test]
 fn what_stays_unsure_ends_with_its_time() {
-    let baseline = Entry { baseline: Some(0), is_control: true, ..entry("wild") };
-    let wild = |turn: u32| figure(if turn.is_multiple_of(2) { 1.0 } else { 9.0 });
-    let (found, _) = measured(
+    let baseline = Entry { baseline: Some(0), is_control: true, ..test_entry("wild") };
+    let wild = |turn: u32| sample_of_figure(if turn.is_multiple_of(2) { 1.0 } else { 9.0 });
+    let (found, _) = measure_rows(
         &Settings::default(),
-        vec![(entry("calm"), Box::new(|_| figure(3.0))), (baseline, Box::new(wild))],
+        vec![(test_entry("calm"), Box::new(|_| sample_of_figure(3.0))), (baseline, Box::new(wild))],
     );
-    assert_eq!((found.rounds, found.ended), (ROUNDS_LATE, Ended::Time));
+    assert_eq!((found.rounds, found.ended), (ROUNDS_LATE, EndReason::Time));
     assert!(found.rows[1].is_control);
 }
 
 #[test]
 fn an_interruption_keeps_what_there_is() {
-    let until = |turn: u32| if turn < 3 { figure(1.0) } else { Err(Error::Interrupted) };
-    let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(until))]);
+    let until = |turn: u32| if turn < 3 { sample_of_figure(1.0) } else { Err(Error::Interrupted) };
+    let (found, _) =
+        measure_rows(&settings_for_rounds(9), vec![(test_entry("one"), Box::new(until))]);
     assert!(found.is_partial);
     assert_eq!((found.rounds, found.rows[0].median()), (2, Some(1.0)));
     let at_once = |_| Err(Error::Interrupted);
-    let (found, _) = measured(&rounds(9), vec![(entry("one"), Box::new(at_once))]);
+    let (found, _) =
+        measure_rows(&settings_for_rounds(9), vec![(test_entry("one"), Box::new(at_once))]);
     assert_eq!((found.rows[0].status, found.rounds), (RowStatus::Absent, 0));
     assert_eq!(found.rows[0].reason.as_deref(), Some("not reached: interrupted"));
 }
@@ -288,11 +304,15 @@ fn half_a_round_is_a_round_in_which_some_have_nothing() {
             let turns = turns.clone();
             Box::new(move |_| {
                 turns.set(turns.get() + 1);
-                if turns.get() == 3 * whole + 3 { Err(Error::Interrupted) } else { figure(1.0) }
+                if turns.get() == 3 * whole + 3 {
+                    Err(Error::Interrupted)
+                } else {
+                    sample_of_figure(1.0)
+                }
             })
         };
-        let rows = ["one", "two", "three"].map(|name| (entry(name), script()));
-        let (found, _) = measured(&rounds(9), rows.into());
+        let rows = ["one", "two", "three"].map(|name| (test_entry(name), script()));
+        let (found, _) = measure_rows(&settings_for_rounds(9), rows.into());
         let rounds: Vec<usize> = found.rows.iter().map(|row| row.samples.len()).collect();
         assert_eq!((found.rounds, rounds.iter().max()), (whole + 1, Some(&(whole as usize + 1))));
         assert_eq!(rounds.iter().sum::<usize>(), 3 * whole as usize + 2);
@@ -309,27 +329,29 @@ fn what_measuring_takes_is_subtracted_and_said() {
         let figure = 10.0 + measuring;
         Ok(Sample { figure, histogram, measuring: Some(measuring), ..Sample::default() })
     };
-    let (found, _) = measured(&rounds(3), vec![(entry("clocked"), Box::new(clocked))]);
+    let (found, _) =
+        measure_rows(&settings_for_rounds(3), vec![(test_entry("clocked"), Box::new(clocked))]);
     let row = &found.rows[0];
     assert_eq!(row.samples, [Some(10.0); 3]);
     assert_eq!(row.histogram, [(10.0, 9), (90.0, 3)]);
     assert_eq!(row.measuring, Some(2.0));
     let wild = |_| Ok(Sample { measuring: Some(f64::NAN), ..Sample::default() });
-    let (found, _) = measured(&rounds(3), vec![(entry("wild"), Box::new(wild))]);
+    let (found, _) =
+        measure_rows(&settings_for_rounds(3), vec![(test_entry("wild"), Box::new(wild))]);
     assert_eq!(found.rows[0].status, RowStatus::Failed);
 }
 
 /// Rows in the order in which they had their turns.
-fn turns(seed: u64) -> Vec<String> {
+fn order_of_turns(seed: u64) -> Vec<String> {
     let told = std::rc::Rc::new(std::cell::RefCell::new(Vec::new()));
     let row = |tracer: &str, case: &str, baseline: Option<usize>| {
         let (told, name) = (told.clone(), format!("{case} {tracer}"));
         let case = case.to_owned();
         let script: Script = Box::new(move |_| {
             told.borrow_mut().push(name.clone());
-            figure(1.0)
+            sample_of_figure(1.0)
         });
-        (Entry { case, baseline, ..entry(tracer) }, script)
+        (Entry { case, baseline, ..test_entry(tracer) }, script)
     };
     let mut rows = Vec::new();
     for case in 0..5 {
@@ -339,13 +361,13 @@ fn turns(seed: u64) -> Vec<String> {
         // A row with a baseline in another case belongs to the group of that case.
         rows.push(row("again", &format!("other{case}"), Some(first)));
     }
-    let _ = measured(&Settings { seed, ..rounds(4) }, rows);
+    let _ = measure_rows(&Settings { seed, ..settings_for_rounds(4) }, rows);
     told.take()
 }
 
 #[test]
 fn what_is_told_in_terms_of_each_other_is_measured_together() {
-    let told = turns(3);
+    let told = order_of_turns(3);
     assert_eq!(told.len(), 60);
     for group in told.chunks(3) {
         let numbers: std::collections::BTreeSet<Option<char>> =
@@ -358,18 +380,21 @@ fn what_is_told_in_terms_of_each_other_is_measured_together() {
 
 #[test]
 fn a_seed_repeats_an_order_and_nought_is_a_seed() {
-    assert_eq!(turns(0), turns(0));
-    assert_ne!(turns(0), turns(1));
+    assert_eq!(order_of_turns(0), order_of_turns(0));
+    assert_ne!(order_of_turns(0), order_of_turns(1));
 }
 
 #[test]
 fn what_is_divided_by_nought_has_no_interval() {
-    let baseline = || Entry { baseline: Some(0), ..entry("other") };
-    let other = |at_four: f64| move |turn: u32| figure(if turn == 4 { at_four } else { 2.0 });
+    let baseline = || Entry { baseline: Some(0), ..test_entry("other") };
+    let other =
+        |at_four: f64| move |turn: u32| sample_of_figure(if turn == 4 { at_four } else { 2.0 });
     for (at_four, has_interval) in [(2.0, true), (0.0, false), (-1.0, false)] {
-        let rows: Vec<(Entry, Script)> =
-            vec![(entry("one"), Box::new(other(at_four))), (baseline(), Box::new(|_| figure(3.0)))];
-        let times = measured(&rounds(8), rows).0.rows[1].times.expect("a ratio");
+        let rows: Vec<(Entry, Script)> = vec![
+            (test_entry("one"), Box::new(other(at_four))),
+            (baseline(), Box::new(|_| sample_of_figure(3.0))),
+        ];
+        let times = measure_rows(&settings_for_rounds(8), rows).0.rows[1].times.expect("a ratio");
         assert_eq!((times.median, times.interval.is_some()), (1.5, has_interval));
     }
 }
@@ -379,8 +404,8 @@ fn what_timing_takes_is_subtracted_once() {
     // A tick is a ns; an event takes 30 in addition to the 20 of timing it, and one 800.
     let output = "timing 20 100\ntiming-most 20\nsingle 50 99\nsingle 820 1\n\
                   single-most 820\nticks 1000 1000\n";
-    let sample = Singles::parse(output, 100).expect("all").sample();
-    let row = row_of(sample);
+    let sample = SingleEvents::parse(output, 100).expect("all").sample();
+    let row = measure_row(sample);
     assert_eq!((row.median(), row.measuring), (Some(30.0), Some(20.0)));
     assert_eq!(row.histogram, [(30.0, 99), (800.0, 1)]);
 }

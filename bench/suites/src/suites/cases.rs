@@ -9,31 +9,31 @@
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workload::numbers;
+use trackway_bench_engine::host::workload::parse_numbers;
 use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
-use trackway_bench_engine::single_events::Singles;
+use trackway_bench_engine::single_events::SingleEvents;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use super::programs::{Conditions, Linked, Programs, Storage};
-use crate::tracers::probed::{Probed, Prober};
+use super::programs::{Conditions, LinkedLibrary, Programs, Storage};
+use crate::tracers::probed::{ProbedCommand, Prober};
 use crate::tracers::{FLOW_BYTES, name};
 
 /// Its name.
-const NAME: &str = "cases";
+const SUITE_NAME: &str = "cases";
 /// Events between two pauses, so that recorders to disk keep up: a buffer has room for twenty times
 /// as many.
-const BURST: u64 = 10_000;
+const BURST_EVENTS: u64 = 10_000;
 /// The same where each is a breakpoint, which takes ten times as long.
-const BURST_HIT: u64 = 1_000;
+const BURST_HIT_EVENTS: u64 = 1_000;
 /// Length of a pause, in µs.
 const PAUSE_US: u64 = 2_000;
 /// Bursts of a turn.
 const BURSTS: u64 = 30;
 const BURSTS_QUICK: u64 = 5;
 /// Events before the loop, where it has none: those of the programs.
-const ELSEWHERE: u64 = 100;
+const NOT_HIT_EVENTS: u64 = 100;
 
 /// A case, as the thesis has them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +63,7 @@ impl Case {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Turn {
     tracer: &'static str,
-    linked: Linked,
+    linked: LinkedLibrary,
     case: Case,
     /// Name of the work in the program.
     work: &'static str,
@@ -73,13 +73,18 @@ struct Turn {
 }
 
 impl Turn {
-    const fn new(tracer: &'static str, linked: Linked, case: Case, work: &'static str) -> Self {
+    const fn new(
+        tracer: &'static str,
+        linked: LinkedLibrary,
+        case: Case,
+        work: &'static str,
+    ) -> Self {
         Self { tracer, linked, case, work, is_claim: false, prober: None }
     }
 
     /// Makes the turn of a probe.
     const fn probed(prober: Prober, case: Case, work: &'static str) -> Self {
-        let turn = Self::new(prober.name(), Linked::Nothing, case, work);
+        let turn = Self::new(prober.name(), LinkedLibrary::Nothing, case, work);
         Self { prober: Some(prober), ..turn }
     }
 
@@ -91,12 +96,12 @@ impl Turn {
     /// Events of a burst.
     fn burst(self) -> u64 {
         let is_hit = self.case == Case::Active && self.prober.is_some();
-        if is_hit { BURST_HIT } else { BURST }
+        if is_hit { BURST_HIT_EVENTS } else { BURST_EVENTS }
     }
 
     /// Returns the number of recorded events of a run: the first burst warms up.
     fn emitted(self, bursts: u64) -> u64 {
-        if self.case == Case::NotHit { ELSEWHERE } else { (bursts + 1) * self.burst() }
+        if self.case == Case::NotHit { NOT_HIT_EVENTS } else { (bursts + 1) * self.burst() }
     }
 
     const fn conditions(self) -> Conditions {
@@ -109,18 +114,18 @@ impl Turn {
 
     const fn program(self) -> &'static str {
         match self.linked {
-            Linked::Nothing if self.prober.is_some() => "cases-usdt",
-            Linked::Nothing => "cases-bare",
-            Linked::Trackway => "cases-trackway",
-            Linked::Lttng => "cases-lttng",
+            LinkedLibrary::Nothing if self.prober.is_some() => "cases-usdt",
+            LinkedLibrary::Nothing => "cases-bare",
+            LinkedLibrary::Trackway => "cases-trackway",
+            LinkedLibrary::Lttng => "cases-lttng",
         }
     }
 }
 
 /// Returns all turns, in the order of their rows.
-fn turns() -> Vec<Turn> {
-    let (ours, theirs) = (Linked::Trackway, Linked::Lttng);
-    let mut turns = vec![Turn::new("none", Linked::Nothing, Case::Bare, "bare")];
+fn list_turns() -> Vec<Turn> {
+    let (ours, theirs) = (LinkedLibrary::Trackway, LinkedLibrary::Lttng);
+    let mut turns = vec![Turn::new("none", LinkedLibrary::Nothing, Case::Bare, "bare")];
     for (tracer, linked) in [(name::TRACKWAY, ours), (name::LTTNG, theirs)] {
         turns.push(Turn::new(tracer, linked, Case::Active, "event"));
         turns.push(Turn::new(tracer, linked, Case::NotHit, "not-hit"));
@@ -154,7 +159,7 @@ impl Cases {
         context.progress.show_step(&format!("setting up {}", turn.tracer));
         let absent = match turn.prober {
             Some(prober) => prober.absence(context.workspace),
-            None => Programs::missing(context.workspace, turn.linked),
+            None => Programs::absence(context.workspace, turn.linked),
         };
         if absent.is_some() {
             return Ok(Entry { absent, ..Entry::default() });
@@ -179,14 +184,14 @@ impl Cases {
         let words = [program, turn.work.to_owned(), count, burst, pause];
         if let Some(prober) = turn.attached() {
             let (emitted, buffer_kib) = (turn.emitted(bursts), FLOW_BYTES >> 10);
-            let probed = Probed { before: &[], words: &words, emitted, buffer_kib };
+            let probed = ProbedCommand { before: &[], words: &words, emitted, buffer_kib };
             return prober.run(workspace, &probed).map(|(output, account)| (output, Some(account)));
         }
         let (conditions, words) = (turn.conditions(), words.each_ref().map(String::as_str));
-        let mut command = self.programs.begin(workspace, conditions, &words)?;
+        let mut command = self.programs.prepare_command(workspace, conditions, &words)?;
         let finished = child::run(&mut command, turn.tracer)?;
-        let (emitted, _) = parts(&finished.stdout)?;
-        let account = self.programs.end(workspace, conditions, emitted)?;
+        let (emitted, _) = split_output(&finished.stdout)?;
+        let account = self.programs.finish_run(workspace, conditions, emitted)?;
         Ok((finished.stdout, account))
     }
 
@@ -206,7 +211,7 @@ impl Cases {
 impl Suite for Cases {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "What a routine takes: bare, traced, not hit, off",
             repeats: "thesis, Table 3.1, Figures 3.1 and 3.2",
             unit: Unit::Ns,
@@ -219,7 +224,7 @@ impl Suite for Cases {
     }
 
     fn tracers(&self) -> Vec<&'static str> {
-        turns().iter().map(|turn| turn.tracer).collect()
+        list_turns().iter().map(|turn| turn.tracer).collect()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -228,12 +233,12 @@ impl Suite for Cases {
             turn.case == Case::Bare || is_first || context.settings.wants(turn.tracer)
         };
         let mut entries = Vec::new();
-        for turn in turns().into_iter().filter(is_wanted) {
+        for turn in list_turns().into_iter().filter(is_wanted) {
             entries.push(Entry {
                 tracer: turn.tracer.to_owned(),
                 case: turn.case.words().to_owned(),
                 records: turn.conditions().storage != Storage::Off,
-                command: format!("trackway bench {NAME} --tracers {}", turn.tracer),
+                command: format!("trackway bench {SUITE_NAME} --tracers {}", turn.tracer),
                 ..self.set_up(context, turn)?
             });
             self.rows.push(turn);
@@ -252,12 +257,12 @@ impl Suite for Cases {
         let turn = self.rows[row];
         let bursts = if context.settings.quick { BURSTS_QUICK } else { BURSTS };
         let (output, account) = self.run(context.workspace, turn, bursts)?;
-        let (emitted, singles) = parts(&output)?;
+        let (emitted, singles) = split_output(&output)?;
         if let Some(account) = account.filter(|account| account.emitted != emitted) {
             let message = format!("{emitted} events were emitted: {}", account.words());
             return Err(Error::output(turn.tracer, message));
         }
-        let singles = Singles::parse(singles, bursts * turn.burst())?;
+        let singles = SingleEvents::parse(singles, bursts * turn.burst())?;
         Ok(Sample { account, ..singles.sample() })
     }
 
@@ -267,9 +272,9 @@ impl Suite for Cases {
 }
 
 /// Returns the number of events that a program reports, and its report on the timed ones.
-fn parts(output: &str) -> Result<(u64, &str)> {
+fn split_output(output: &str) -> Result<(u64, &str)> {
     let (first, rest) = output.split_once('\n').unwrap_or((output, ""));
-    let [emitted] = numbers(first, "emitted")?;
+    let [emitted] = parse_numbers(first, "emitted")?;
     Ok((emitted, rest))
 }
 
@@ -281,19 +286,19 @@ mod tests {
     #[test]
     fn each_tracer_is_in_the_thesiss_cases() {
         let cases_of = |tracer: &str| {
-            let turns = turns().into_iter().filter(move |turn| turn.tracer == tracer);
+            let turns = list_turns().into_iter().filter(move |turn| turn.tracer == tracer);
             turns.map(|turn| turn.case).collect::<Vec<Case>>()
         };
         let probers = [Prober::Ftrace, Prober::Perf, Prober::Bpftrace].map(Prober::name);
         for tracer in [name::TRACKWAY, name::LTTNG].into_iter().chain(probers) {
             assert_eq!(cases_of(tracer), [Case::Active, Case::NotHit, Case::Off]);
         }
-        assert_eq!(turns()[0].case, Case::Bare);
+        assert_eq!(list_turns()[0].case, Case::Bare);
     }
 
     #[test]
     fn programs_have_the_works_that_are_asked_for() {
-        for turn in turns() {
+        for turn in list_turns() {
             let name = format!("{}.c", turn.program());
             let mut sources = SOURCES.iter();
             let source = sources.find(|source| source.name == name).expect("a source");
@@ -303,7 +308,7 @@ mod tests {
 
     #[test]
     fn only_what_takes_time_is_told_in_terms_of_something() {
-        let rows = turns();
+        let rows = list_turns();
         let mut entries = vec![Entry::default(); rows.len()];
         let suite = Cases { rows, ..Cases::default() };
         assert_eq!(suite.set_baselines(&mut entries), Some(1));
@@ -325,21 +330,24 @@ mod tests {
     #[test]
     fn what_is_emitted_comes_before_what_is_timed() {
         let text = "emitted 3\ntiming 1 2\nsingle 1 2\n";
-        assert_eq!(parts(text).expect("both"), (3, "timing 1 2\nsingle 1 2\n"));
-        assert_eq!(parts("emitted 3").expect("one"), (3, ""));
-        assert!(parts("timing 1 2\n").is_err());
+        assert_eq!(split_output(text).expect("both"), (3, "timing 1 2\nsingle 1 2\n"));
+        assert_eq!(split_output("emitted 3").expect("one"), (3, ""));
+        assert!(split_output("timing 1 2\n").is_err());
     }
 
     #[test]
     fn a_breakpoint_is_hit_fewer_times_and_only_where_somebody_put_it() {
         let turn = |case| Turn::probed(Prober::Ftrace, case, "event");
         let [active, not_hit, off] = [Case::Active, Case::NotHit, Case::Off].map(turn);
-        assert_eq!((active.burst(), active.emitted(BURSTS)), (BURST_HIT, 31 * BURST_HIT));
-        assert_eq!((not_hit.burst(), not_hit.emitted(BURSTS)), (BURST, ELSEWHERE));
+        assert_eq!(
+            (active.burst(), active.emitted(BURSTS)),
+            (BURST_HIT_EVENTS, 31 * BURST_HIT_EVENTS)
+        );
+        assert_eq!((not_hit.burst(), not_hit.emitted(BURSTS)), (BURST_EVENTS, NOT_HIT_EVENTS));
         let attached = [active, not_hit, off].map(|turn| turn.attached().is_some());
         assert_eq!(attached, [true, true, false]);
         let works = SOURCES.iter().filter(|one| one.name.starts_with("cases-"));
-        let has_some = |text: &str| text.contains(&format!("lab_bare, {ELSEWHERE}}}"));
+        let has_some = |text: &str| text.contains(&format!("lab_bare, {NOT_HIT_EVENTS}}}"));
         assert_eq!(works.filter(|one| has_some(one.text)).count(), 3);
     }
 }

@@ -8,16 +8,16 @@ use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
-use trackway_bench_engine::stats::{Tail, merged};
+use trackway_bench_engine::stats::{Tail, merge_equal_figures};
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use trackway_bench_engine::tracer::Availability;
 
-use crate::tracers::command_tracer::{self, Known, Ust};
+use crate::tracers::command_tracer::{self, KnownEvents, Ust};
 use crate::tracers::kernel::{
-    BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work,
+    BUFFER_KIB, EventStorage, Job, KernelEvents, KernelTracer, KernelTracers, TracedRun, Work,
 };
-use crate::tracers::probed::{Probed, Prober};
-use crate::tracers::trackway::{availability, in_window, link_flags, off_window_dir};
+use crate::tracers::probed::{ProbedCommand, Prober};
+use crate::tracers::trackway::{check_availability, link_flags, make_idle_window_dir, set_window};
 
 /// Programs of the loop: without an event, with Trackway's, with LTTng's, with a probe.
 const PLAIN: &str = "latency";
@@ -35,7 +35,7 @@ const STEP_NS: u64 = 100;
 /// Options of cyclictest: as the loop, with each latency printed, in ns.
 const CYCLICTEST: &str = "-t 1 -m -N -q -v -p 80 -i 200";
 /// The system call in which the loop sleeps.
-const CALL: &str = "clock_nanosleep";
+const SLEEP_CALL: &str = "clock_nanosleep";
 /// Bound of latency, in µs; the report counts the turns above it.
 const LATE_US: f64 = 100.0;
 
@@ -54,13 +54,13 @@ enum LoopTracer {
     /// Trackway's event is in the loop, without a session.
     Off,
     /// Trackway's event, in a session.
-    Trackway(Keep),
+    Trackway(EventStorage),
     /// LTTng's, in a session.
     Lttng,
     /// A probe, on which a tracer has put a breakpoint.
     Probed(Prober),
     /// Kernel events.
-    Kernel(KernelTracer, KernelEvents, Keep),
+    Kernel(KernelTracer, KernelEvents, EventStorage),
 }
 
 /// All of them, with their names.
@@ -71,31 +71,46 @@ const LOOP_TRACERS: [(&str, LoopTracer); 17] = {
         ("untraced", LoopTracer::Untraced),
         ("cyclictest", LoopTracer::Cyclictest),
         ("trackway-off", LoopTracer::Off),
-        ("trackway", LoopTracer::Trackway(Keep::Disk)),
-        ("trackway-flight", LoopTracer::Trackway(Keep::Flight)),
+        ("trackway", LoopTracer::Trackway(EventStorage::Disk)),
+        ("trackway-flight", LoopTracer::Trackway(EventStorage::Flight)),
         ("lttng-ust", LoopTracer::Lttng),
         (Prober::Ftrace.name(), LoopTracer::Probed(Prober::Ftrace)),
         (Prober::Perf.name(), LoopTracer::Probed(Prober::Perf)),
         (Prober::Bpftrace.name(), LoopTracer::Probed(Prober::Bpftrace)),
-        ("trackway-nanosleep", LoopTracer::Kernel(Trackway, OneCall(CALL), Keep::Disk)),
-        ("ftrace-nanosleep", LoopTracer::Kernel(FtraceRaw, OneCall(CALL), Keep::Disk)),
-        ("perf-nanosleep", LoopTracer::Kernel(Perf, OneCall(CALL), Keep::Disk)),
-        ("bpftrace-nanosleep", LoopTracer::Kernel(Bpftrace, OneCall(CALL), Keep::Disk)),
-        ("trackway-everything", LoopTracer::Kernel(Trackway, Everything, Keep::Disk)),
-        ("trackway-everything-flight", LoopTracer::Kernel(Trackway, Everything, Keep::Flight)),
-        ("ftrace-everything", LoopTracer::Kernel(FtraceRaw, Everything, Keep::Disk)),
-        ("ftrace-everything-flight", LoopTracer::Kernel(FtraceRaw, Everything, Keep::Flight)),
+        (
+            "trackway-nanosleep",
+            LoopTracer::Kernel(Trackway, OneCall(SLEEP_CALL), EventStorage::Disk),
+        ),
+        (
+            "ftrace-nanosleep",
+            LoopTracer::Kernel(FtraceRaw, OneCall(SLEEP_CALL), EventStorage::Disk),
+        ),
+        ("perf-nanosleep", LoopTracer::Kernel(Perf, OneCall(SLEEP_CALL), EventStorage::Disk)),
+        (
+            "bpftrace-nanosleep",
+            LoopTracer::Kernel(Bpftrace, OneCall(SLEEP_CALL), EventStorage::Disk),
+        ),
+        ("trackway-everything", LoopTracer::Kernel(Trackway, Everything, EventStorage::Disk)),
+        (
+            "trackway-everything-flight",
+            LoopTracer::Kernel(Trackway, Everything, EventStorage::Flight),
+        ),
+        ("ftrace-everything", LoopTracer::Kernel(FtraceRaw, Everything, EventStorage::Disk)),
+        (
+            "ftrace-everything-flight",
+            LoopTracer::Kernel(FtraceRaw, Everything, EventStorage::Flight),
+        ),
     ]
 };
 
 /// Other work of the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Machine {
+enum MachineLoad {
     Idle,
     Loaded,
 }
 
-impl Machine {
+impl MachineLoad {
     const fn words(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -109,7 +124,7 @@ impl Machine {
 pub(crate) struct Latency {
     kernel: Option<KernelTracers>,
     ust: Option<Ust>,
-    rows: Vec<(LoopTracer, Machine)>,
+    rows: Vec<(LoopTracer, MachineLoad)>,
 }
 
 impl Latency {
@@ -117,12 +132,13 @@ impl Latency {
     fn set_up(&mut self, workspace: &Workspace, loop_tracer: LoopTracer) -> Result<Entry> {
         let absent = match loop_tracer {
             LoopTracer::Untraced => None,
-            LoopTracer::Cyclictest => no_cyclictest(),
-            LoopTracer::Off | LoopTracer::Trackway(_) => match availability(&workspace.tools, true)
-            {
-                Availability::Missing(reason) => Some(reason),
-                Availability::Ready => None,
-            },
+            LoopTracer::Cyclictest => cyclictest_absence(),
+            LoopTracer::Off | LoopTracer::Trackway(_) => {
+                match check_availability(&workspace.tools, true) {
+                    Availability::Missing(reason) => Some(reason),
+                    Availability::Ready => None,
+                }
+            }
             LoopTracer::Lttng => Ust::absence(workspace),
             LoopTracer::Probed(prober) => prober.absence(workspace),
             LoopTracer::Kernel(tracer, _, _) => {
@@ -163,42 +179,44 @@ impl Latency {
         &self,
         context: &SuiteContext<'_>,
         loop_tracer: LoopTracer,
-        machine: Machine,
+        machine: MachineLoad,
     ) -> Result<Sample> {
         let workspace = context.workspace;
-        let loops = loops(context.settings);
-        let words = command(workspace, loop_tracer, machine, loops);
+        let loops = loop_count(context.settings);
+        let words = command_words(workspace, loop_tracer, machine, loops);
         let buffer = BUFFER_KIB << 10;
         let (stdout, account) = match loop_tracer {
             LoopTracer::Untraced | LoopTracer::Off => {
-                let mut command = plain(&words);
-                in_window(&mut command, &off_window_dir(workspace)?);
+                let mut command = command_of_words(&words);
+                set_window(&mut command, &make_idle_window_dir(workspace)?);
                 (child::run(&mut command, PLAIN)?.stdout, None)
             }
             LoopTracer::Cyclictest => {
-                let output = child::run(&mut plain(&words), "cyclictest")?.stdout;
-                return cyclictest(&output, loops);
+                let output = child::run(&mut command_of_words(&words), "cyclictest")?.stdout;
+                return parse_cyclictest(&output, loops);
             }
             LoopTracer::Trackway(keep) => {
                 let options: &[&str] = match keep {
-                    Keep::Disk => &["--context", "none"],
-                    Keep::Flight => &["--context", "none", "--flight-recorder"],
+                    EventStorage::Disk => &["--context", "none"],
+                    EventStorage::Flight => &["--context", "none", "--flight-recorder"],
                 };
-                let known = Known::Count(loops);
-                let ran = command_tracer::trackway(workspace, options, buffer, &words, known)?;
+                let known = KnownEvents::Count(loops);
+                let ran = command_tracer::record_with_trackway(
+                    workspace, options, buffer, &words, known,
+                )?;
                 (ran.finished.stdout, Some(ran.account))
             }
             LoopTracer::Lttng => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let session = ("lab:*", None, buffer);
-                let ran = ust.record(workspace, session, &words, Known::Count(loops))?;
+                let ran = ust.record(workspace, session, &words, KnownEvents::Count(loops))?;
                 (ran.finished.stdout, Some(ran.account))
             }
             LoopTracer::Probed(prober) => {
                 let (before, words) = words.split_at(words.len() - LOOP_WORDS);
                 let buffer_kib = BUFFER_KIB;
-                let probed = Probed { before, words, emitted: loops, buffer_kib };
+                let probed = ProbedCommand { before, words, emitted: loops, buffer_kib };
                 let (stdout, account) = prober.run(workspace, &probed)?;
                 (stdout, Some(account))
             }
@@ -206,15 +224,15 @@ impl Latency {
                 let kernel = self.kernel.as_ref();
                 let kernel =
                     kernel.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
-                let call = if matches!(events, KernelEvents::OneCall(_)) { CALL } else { "" };
+                let call = if matches!(events, KernelEvents::OneCall(_)) { SLEEP_CALL } else { "" };
                 let (program, rest) = words.split_at(1);
                 let job = Job { workspace, events, keep, call, work: Work::Command(program, rest) };
                 let ran = kernel.run(tracer, &job)?;
-                let account = account_of(&ran, tracer, (events, keep), loops)?;
+                let account = account_of_kernel_events(&ran, tracer, (events, keep), loops)?;
                 (ran.stdout, account)
             }
         };
-        let sample = parsed(&stdout)?;
+        let sample = parse_loop_output(&stdout)?;
         Ok(Sample { account, ..sample })
     }
 }
@@ -222,10 +240,10 @@ impl Latency {
 /// Computes the account of the events. For the one system call, it checks entry and exit of each
 /// turn; for all kernel events, it checks the loop's marks and that the number of events is no less
 /// than that of entries and exits.
-fn account_of(
-    ran: &Ran,
+fn account_of_kernel_events(
+    ran: &TracedRun,
     tracer: KernelTracer,
-    (events, keep): (KernelEvents, Keep),
+    (events, keep): (KernelEvents, EventStorage),
     loops: u64,
 ) -> Result<Option<Account>> {
     let Some(found) = &ran.found else { return Ok(None) };
@@ -240,26 +258,26 @@ fn account_of(
     ran.account_of_marks(tracer, events, keep)
 }
 
-fn loops(settings: &Settings) -> u64 {
+fn loop_count(settings: &Settings) -> u64 {
     if settings.quick { LOOPS_QUICK } else { LOOPS }
 }
 
-fn plain(words: &[String]) -> Command {
+fn command_of_words(words: &[String]) -> Command {
     let mut command = Command::new(&words[0]);
     command.args(&words[1..]);
     command
 }
 
 /// Returns the words of the command.
-fn command(
+fn command_words(
     workspace: &Workspace,
     loop_tracer: LoopTracer,
-    machine: Machine,
+    machine: MachineLoad,
     loops: u64,
 ) -> Vec<String> {
     let path = |program: &str| workspace.path(program).display().to_string();
     let mut words = Vec::new();
-    if machine == Machine::Loaded {
+    if machine == MachineLoad::Loaded {
         words.extend([path(PLAIN), "busy".to_owned()]);
     }
     let program = match loop_tracer {
@@ -283,10 +301,10 @@ fn command(
 }
 
 /// Makes a sample of latencies in ns; the figure is their median, in µs.
-fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
+fn sample_of_latencies(latencies: &[(u64, u64)]) -> Result<Sample> {
     let histogram: Vec<(f64, u64)> =
         latencies.iter().map(|&(ns, count)| (ns as f64 / 1000.0, count)).collect();
-    let histogram = merged(&histogram);
+    let histogram = merge_equal_figures(&histogram);
     let tail = Tail::of(&histogram).ok_or_else(|| Error::output("workload", "no latencies"))?;
     let late: u64 = histogram.iter().filter(|one| one.0 > LATE_US).map(|one| one.1).sum();
     let extra = vec![(LATE, late as f64)];
@@ -294,37 +312,37 @@ fn sample(latencies: &[(u64, u64)]) -> Result<Sample> {
 }
 
 /// Parses the output of the loop.
-fn parsed(stdout: &str) -> Result<Sample> {
+fn parse_loop_output(stdout: &str) -> Result<Sample> {
     let mut latencies = Vec::new();
     for line in stdout.lines().filter(|line| line.starts_with("latency ")) {
-        let [ns, count] = trackway_bench_engine::host::workload::numbers(line, "latency")?;
+        let [ns, count] = trackway_bench_engine::host::workload::parse_numbers(line, "latency")?;
         latencies.push((ns, count));
     }
-    let mut sample = sample(&latencies)?;
+    let mut sample = sample_of_latencies(&latencies)?;
     for (word, what) in [("fifo", FIFO), ("missed", MISSED)] {
         let is_it = |line: &&str| line.split(' ').next() == Some(word);
         let line = stdout.lines().find(is_it);
         let line = line.ok_or_else(|| Error::output("workload", format!("no line '{word}'")))?;
-        let [number] = trackway_bench_engine::host::workload::numbers(line, word)?;
+        let [number] = trackway_bench_engine::host::workload::parse_numbers(line, word)?;
         sample.extra.push((what, number as f64));
     }
     Ok(sample)
 }
 
 /// Returns the reason if cyclictest is not available; its priority is checked by a trial.
-fn no_cyclictest() -> Option<String> {
+fn cyclictest_absence() -> Option<String> {
     if !has("cyclictest") {
         return Some("cyclictest is not installed (Debian has it in rt-tests)".to_owned());
     }
     let words: Vec<String> =
         format!("cyclictest -l 1 {CYCLICTEST}").split(' ').map(str::to_owned).collect();
-    let failure = child::run(&mut plain(&words), "cyclictest").err()?.to_string();
+    let failure = child::run(&mut command_of_words(&words), "cyclictest").err()?.to_string();
     let said = failure.lines().skip(1).find(|line| !line.is_empty());
     Some(format!("cyclictest cannot run here: {}", said.unwrap_or(&failure)))
 }
 
 /// Parses the output of cyclictest: lines `THREAD: NUMBER: NS`, and at the end the greatest.
-fn cyclictest(output: &str, loops: u64) -> Result<Sample> {
+fn parse_cyclictest(output: &str, loops: u64) -> Result<Sample> {
     let mut latencies: Vec<u64> = Vec::new();
     let mut greatest = None;
     for line in output.lines() {
@@ -345,7 +363,7 @@ fn cyclictest(output: &str, loops: u64) -> Result<Sample> {
     }
     let latencies: Vec<(u64, u64)> =
         latencies.iter().map(|ns| (ns / STEP_NS * STEP_NS, 1)).collect();
-    sample(&latencies)
+    sample_of_latencies(&latencies)
 }
 
 impl Suite for Latency {
@@ -371,10 +389,10 @@ impl Suite for Latency {
         self.kernel = Some(KernelTracers::set_up(context.workspace)?);
         context.workspace.compile(PLAIN, &[])?;
         let mut entries: Vec<Entry> = Vec::new();
-        let machines: &[Machine] = if context.settings.quick {
-            &[Machine::Idle]
+        let machines: &[MachineLoad] = if context.settings.quick {
+            &[MachineLoad::Idle]
         } else {
-            &[Machine::Idle, Machine::Loaded]
+            &[MachineLoad::Idle, MachineLoad::Loaded]
         };
         for (name, loop_tracer) in LOOP_TRACERS {
             if loop_tracer != LoopTracer::Untraced && !context.settings.wants(name) {
@@ -423,12 +441,12 @@ mod tests {
     fn what_the_loop_says_is_read() {
         let text = "latency 12000 6\nlatency 15200 3\nlatency 150000 1\nfifo 1\nmissed 2\n\
                     emitted 0 10 2000000 100\n";
-        let sample = parsed(text).expect("a sample");
+        let sample = parse_loop_output(text).expect("a sample");
         assert_eq!((sample.figure, sample.histogram.len()), (12.0, 3));
         assert_eq!(sample.histogram[1], (15.2, 3));
         assert_eq!(sample.extra, [(LATE, 1.0), (FIFO, 1.0), (MISSED, 2.0)]);
         for text in ["", "latency 12000 6\n", "latency x 6\nfifo 1\nmissed 0\n"] {
-            assert!(parsed(text).is_err(), "{text}");
+            assert!(parse_loop_output(text).is_err(), "{text}");
         }
     }
 
@@ -437,12 +455,12 @@ mod tests {
         let text = "Max CPUs = 2\nThread 0 Interval: 700\n       0:       0:   12345\n\
                     \x20      0:       1:   12377\n       0:       2:  253936\n\
                     T: 0 ( 6996) P:80 I:200 C:      3 Min:  12345 Act: 12377 Avg: 5 Max:  253936\n";
-        let sample = cyclictest(text, 3).expect("a sample");
+        let sample = parse_cyclictest(text, 3).expect("a sample");
         assert_eq!(sample.histogram, [(12.3, 2), (253.9, 1)]);
         assert_eq!((sample.figure, &sample.extra[..]), (12.3, &[(LATE, 1.0)][..]));
-        assert!(cyclictest(text, 4).is_err(), "one is missing");
-        assert!(cyclictest(&text.replace("Max:  253936", "Max:  300000"), 3).is_err());
-        assert!(cyclictest("# Histogram\n", 0).is_err());
+        assert!(parse_cyclictest(text, 4).is_err(), "one is missing");
+        assert!(parse_cyclictest(&text.replace("Max:  253936", "Max:  300000"), 3).is_err());
+        assert!(parse_cyclictest("# Histogram\n", 0).is_err());
     }
 
     #[test]

@@ -22,7 +22,7 @@ mod workload;
 use trackway_bench_engine::suite::Suite;
 
 /// Returns all of them, in the order in which they are measured.
-pub(crate) fn all() -> Vec<Box<dyn Suite>> {
+pub(crate) fn all_suites() -> Vec<Box<dyn Suite>> {
     vec![
         Box::new(events::Events::tracepoint()),
         Box::new(cases::Cases::default()),
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn reports_know_the_suites_in_their_order() {
-        let names: Vec<&str> = all().iter().map(|suite| suite.about().name).collect();
+        let names: Vec<&str> = all_suites().iter().map(|suite| suite.about().name).collect();
         assert_eq!(names, SUITES);
     }
 
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn every_suite_has_tracers_that_words_can_choose() {
-        for suite in all() {
+        for suite in all_suites() {
             let (name, tracers) = (suite.about().name, suite.tracers());
             assert!(
                 tracers.iter().any(|tracer| tracer.starts_with("trackway")) || name == "startup",
@@ -105,7 +105,7 @@ mod tests {
         let idle = |words: &[&str]| -> Vec<String> {
             let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
             let names = Sharing::default().tracers();
-            tracer_names::idle(&words, &names).into_iter().map(str::to_owned).collect()
+            tracer_names::unused_words(&words, &names).into_iter().map(str::to_owned).collect()
         };
         assert_eq!(idle(&["bpf", "perf", "mmap"]), ["perf"]);
     }
@@ -113,7 +113,7 @@ mod tests {
     /// Suites that have rows within milliseconds; the engine checks those of all suites.
     #[test]
     fn rows_are_of_the_tracers_that_their_suite_tells() {
-        let workspace = Workspace::at("trackway".into());
+        let workspace = Workspace::for_executable("trackway".into());
         let (progress, settings) = (Progress::new(), Settings::default());
         let context = SuiteContext {
             workspace: &workspace,

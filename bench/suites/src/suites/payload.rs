@@ -7,7 +7,7 @@
 
 use std::process::Command;
 
-use trackway_bench_engine::case::Plan;
+use trackway_bench_engine::case::BatchPlan;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
@@ -17,10 +17,10 @@ use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
-use crate::trace_check::{self, Size};
+use crate::trace_check::{self, EventSizeKind};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::Lttng;
-use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use crate::tracers::{RING_BYTES, name, trackway};
 
 /// Bytes that the sequences have.
@@ -28,7 +28,7 @@ const BYTES: [u32; 5] = [0, 16, 64, 256, 1024];
 /// Bytes that the strings have, without their terminator.
 const STRINGS: [u32; 3] = [0, 64, 1024];
 /// Values of several kinds: the program's work, and its description.
-const KINDS: [(&str, &str); 5] = [
+const VALUE_KINDS: [(&str, &str); 5] = [
     ("number", "u32"),
     ("wide", "u64"),
     ("real", "double, u32"),
@@ -38,12 +38,12 @@ const KINDS: [(&str, &str); 5] = [
 /// Contexts, as both name them.
 const CONTEXTS: [&[&str]; 4] = [&["vtid"], &["vpid"], &["procname"], &["vtid", "vpid", "procname"]];
 /// Events of a batch.
-const EVENTS: u64 = 2000;
+const BATCH_EVENTS: u64 = 2000;
 /// Batches that count, and those before.
-const PLAN: Plan = Plan { warm_up: 20, batches: 60 };
-const PLAN_QUICK: Plan = Plan { warm_up: 5, batches: 10 };
+const PLAN: BatchPlan = BatchPlan { warm_up: 20, batches: 60 };
+const PLAN_QUICK: BatchPlan = BatchPlan { warm_up: 5, batches: 10 };
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "payload-trace";
+const TRACE_FOLDER: &str = "payload-trace";
 /// Programs, by their sources' names.
 const TRACKWAY_PROGRAM: &str = "payload";
 const LTTNG_PROGRAM: &str = "payload-lttng";
@@ -52,7 +52,7 @@ const BYTES_PER_EVENT: &str = "bytes of an event";
 
 /// The payload of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Load {
+struct EventPayload {
     /// Name of the work in the programs.
     work: &'static str,
     /// Number of bytes, where rows differ in it.
@@ -62,13 +62,13 @@ struct Load {
     context: &'static [&'static str],
 }
 
-impl Load {
+impl EventPayload {
     /// Returns all payloads, or some of each kind for a quick run.
     fn all(is_quick: bool) -> Vec<Self> {
         let of = |work, bytes| Self { work, bytes: Some(bytes), words: "", context: &[] };
         let mut all: Vec<Self> = BYTES.iter().map(|bytes| of("bytes", *bytes)).collect();
         all.extend(STRINGS.iter().map(|bytes| of("string", *bytes)));
-        let kinds = KINDS.iter();
+        let kinds = VALUE_KINDS.iter();
         all.extend(kinds.map(|(work, words)| Self { work, bytes: None, words, context: &[] }));
         let number = Self { work: "number", bytes: None, words: "u32", context: &[] };
         all.extend(CONTEXTS.iter().map(|context| Self { context, ..number }));
@@ -86,9 +86,9 @@ impl Load {
     }
 
     /// Arguments and environment of a program that emits it.
-    fn configure(&self, command: &mut Command, plan: &Plan) {
+    fn configure(&self, command: &mut Command, plan: &BatchPlan) {
         let batches = plan.warm_up + plan.batches;
-        command.args(["batches", self.work, "1", &batches.to_string(), &EVENTS.to_string()]);
+        command.args(["batches", self.work, "1", &batches.to_string(), &BATCH_EVENTS.to_string()]);
         command.env("LAB_BYTES", self.bytes.unwrap_or_default().to_string());
     }
 }
@@ -115,7 +115,7 @@ impl EventTracer {
 /// The suite.
 #[derive(Default)]
 pub(crate) struct Payloads {
-    rows: Vec<(EventTracer, Load)>,
+    rows: Vec<(EventTracer, EventPayload)>,
     daemon: Option<Daemon>,
 }
 
@@ -123,7 +123,7 @@ impl Payloads {
     /// Prepares a tracer; the entry has the reason if that is not possible.
     fn set_up(&mut self, event_tracer: EventTracer, workspace: &Workspace) -> Result<Entry> {
         let availability = match event_tracer {
-            EventTracer::Trackway => trackway::availability(
+            EventTracer::Trackway => trackway::check_availability(
                 &workspace.tools,
                 trackway_bench_engine::host::workspace::has("cc"),
             ),
@@ -153,19 +153,22 @@ impl Payloads {
 
     fn run_trackway(
         workspace: &Workspace,
-        load: &Load,
-        plan: &Plan,
+        load: &EventPayload,
+        plan: &BatchPlan,
     ) -> Result<(Vec<Batch>, Account)> {
         let context = if load.context.is_empty() { "none".into() } else { load.context.join(",") };
         let mut command = Command::new(&workspace.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", &context, "--buffer-size"]);
-        trackway::write_to(command.arg(RING_BYTES.to_string()), &workspace.path(TRACE));
+        trackway::set_trace_output(
+            command.arg(RING_BYTES.to_string()),
+            &workspace.path(TRACE_FOLDER),
+        );
         command.arg("--").arg(workspace.path(TRACKWAY_PROGRAM));
         load.configure(&mut command, plan);
-        trackway::in_window(&mut command, workspace.window_dir());
+        trackway::set_window(&mut command, workspace.window_dir());
         let finished = child::run(&mut command, TRACKWAY_PROGRAM)?;
-        let batches = workload::batches(&finished.stdout)?;
-        let (trace, emitted) = (workspace.path(TRACE), emitted(&batches));
+        let batches = workload::parse_batches(&finished.stdout)?;
+        let (trace, emitted) = (workspace.path(TRACE_FOLDER), count_events(&batches));
         let account = trackway::account_of_thread(&trace, emitted)?;
         Ok((batches, account))
     }
@@ -173,32 +176,36 @@ impl Payloads {
     fn run_lttng(
         &self,
         workspace: &Workspace,
-        load: &Load,
-        plan: &Plan,
+        load: &EventPayload,
+        plan: &BatchPlan,
     ) -> Result<(Vec<Batch>, Account)> {
         let daemon = self.daemon.as_ref();
         let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "it is not running"))?;
         let session = UstSession {
             name: SESSION,
             is_snapshot: true,
-            channel: &rings(RING_BYTES, SUB_BUFFERS),
+            channel: &ring_options(RING_BYTES, SUB_BUFFERS),
             rules: &["lab:*"],
             filter: None,
             contexts: load.context,
         };
-        session.begin_again(daemon, &workspace.path(TRACE))?;
+        session.begin_again(daemon, &workspace.path(TRACE_FOLDER))?;
         let mut command = daemon.command(&workspace.path(LTTNG_PROGRAM));
         load.configure(&mut command, plan);
         let finished = child::run(&mut command, LTTNG_PROGRAM)?;
-        ust_session::end(daemon, SESSION, true)?;
-        let batches = workload::batches(&finished.stdout)?;
-        let emitted = emitted(&batches);
-        let account = trace_check::overwritten(&workspace.path(TRACE), &[emitted], Size::Same)?;
+        ust_session::end_session(daemon, SESSION, true)?;
+        let batches = workload::parse_batches(&finished.stdout)?;
+        let emitted = count_events(&batches);
+        let account = trace_check::account_with_overwrites(
+            &workspace.path(TRACE_FOLDER),
+            &[emitted],
+            EventSizeKind::Same,
+        )?;
         Ok((batches, account))
     }
 }
 
-fn emitted(batches: &[Batch]) -> u64 {
+fn count_events(batches: &[Batch]) -> u64 {
     batches.iter().map(|batch| batch.events).sum()
 }
 
@@ -223,7 +230,7 @@ impl Suite for Payloads {
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
         let mut entries: Vec<Entry> = Vec::new();
-        let loads = Load::all(context.settings.quick);
+        let loads = EventPayload::all(context.settings.quick);
         for event_tracer in EventTracer::ALL {
             // Trackway's event is the baseline and is always measured.
             if event_tracer != EventTracer::Trackway && !context.settings.wants(event_tracer.name())
@@ -257,14 +264,14 @@ impl Suite for Payloads {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let plan = if context.settings.quick { PLAN_QUICK } else { PLAN };
         let (event_tracer, load) = self.rows[row];
-        context.workspace.clear(TRACE);
+        context.workspace.clear(TRACE_FOLDER);
         let (batches, account) = match event_tracer {
             EventTracer::Trackway => Self::run_trackway(context.workspace, &load, &plan)?,
             EventTracer::Lttng => self.run_lttng(context.workspace, &load, &plan)?,
         };
         let extra = account.bytes_per_event().map(|bytes| (BYTES_PER_EVENT, bytes));
         Ok(Sample {
-            figure: workload::median_ns(&batches, plan.warm_up)?,
+            figure: workload::median_event_ns(&batches, plan.warm_up)?,
             account: Some(account),
             extra: extra.into_iter().collect(),
             ..Sample::default()
@@ -283,9 +290,10 @@ mod tests {
 
     #[test]
     fn loads_have_words_of_their_own() {
-        let loads = Load::all(false);
-        assert!(Load::all(true).len() < loads.len());
-        let cases: std::collections::BTreeSet<String> = loads.iter().map(Load::case).collect();
+        let loads = EventPayload::all(false);
+        assert!(EventPayload::all(true).len() < loads.len());
+        let cases: std::collections::BTreeSet<String> =
+            loads.iter().map(EventPayload::case).collect();
         assert_eq!(cases.len(), loads.len());
         for case in ["sequence of 0 bytes, u32", "string of 64 bytes, u32", "u32 + vpid"] {
             assert!(cases.contains(case), "{case}: {cases:?}");

@@ -11,21 +11,22 @@ use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
-use crate::trace_check::{self, Size};
+use crate::trace_check::{self, EventSizeKind};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::Lttng;
 use crate::tracers::trackway::{
-    account_of_thread, availability, in_window, link_flags, off_window_dir, write_to,
+    account_of_thread, check_availability, link_flags, make_idle_window_dir, set_trace_output,
+    set_window,
 };
-use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use crate::tracers::{FLOW_BYTES, RING_BYTES};
 
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "programs-trace";
+const TRACE_FOLDER: &str = "programs-trace";
 
 /// The library that a program is linked with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Linked {
+pub(crate) enum LinkedLibrary {
     /// No library.
     Nothing,
     /// Trackway's.
@@ -48,7 +49,7 @@ pub(crate) enum Storage {
 /// The conditions under which a program runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Conditions {
-    pub(crate) linked: Linked,
+    pub(crate) linked: LinkedLibrary,
     pub(crate) storage: Storage,
     /// True if the program does without restartable sequences.
     pub(crate) is_claim: bool,
@@ -62,12 +63,14 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Returns the reason if programs of this kind are not available here.
-    pub(crate) fn missing(workspace: &Workspace, linked: Linked) -> Option<String> {
+    pub(crate) fn absence(workspace: &Workspace, linked: LinkedLibrary) -> Option<String> {
         let found = match linked {
-            Linked::Nothing if has("cc") => Availability::Ready,
-            Linked::Nothing => Availability::Missing("no C compiler (cc) is installed".to_owned()),
-            Linked::Trackway => availability(&workspace.tools, has("cc")),
-            Linked::Lttng => Lttng::with_own_daemon().availability(workspace),
+            LinkedLibrary::Nothing if has("cc") => Availability::Ready,
+            LinkedLibrary::Nothing => {
+                Availability::Missing("no C compiler (cc) is installed".to_owned())
+            }
+            LinkedLibrary::Trackway => check_availability(&workspace.tools, has("cc")),
+            LinkedLibrary::Lttng => Lttng::with_own_daemon().availability(workspace),
         };
         match found {
             Availability::Ready => None,
@@ -79,20 +82,20 @@ impl Programs {
     pub(crate) fn set_up(
         &mut self,
         workspace: &Workspace,
-        linked: Linked,
+        linked: LinkedLibrary,
         name: &str,
     ) -> Result<PathBuf> {
         let flags = match linked {
-            Linked::Nothing => Vec::new(),
-            Linked::Trackway => link_flags(workspace)?,
-            Linked::Lttng => {
+            LinkedLibrary::Nothing => Vec::new(),
+            LinkedLibrary::Trackway => link_flags(workspace)?,
+            LinkedLibrary::Lttng => {
                 let provider = workspace.path("lttng-provider.c").display().to_string();
                 vec![provider, "-llttng-ust".to_owned(), "-ldl".to_owned()]
             }
         };
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let program = workspace.compile(name, &flags)?;
-        if linked == Linked::Lttng && self.daemon.is_none() {
+        if linked == LinkedLibrary::Lttng && self.daemon.is_none() {
             self.daemon = Some(Daemon::start(workspace)?);
         }
         Ok(program)
@@ -104,7 +107,7 @@ impl Programs {
 
     /// Makes a command that runs `words`, a program with its arguments, under these conditions; for
     /// LTTng it also starts the session, which `end` ends.
-    pub(crate) fn begin(
+    pub(crate) fn prepare_command(
         &self,
         workspace: &Workspace,
         conditions: Conditions,
@@ -113,18 +116,20 @@ impl Programs {
         let [program, arguments @ ..] = words else {
             return Err(Error::output("trackway-bench", "no program"));
         };
-        workspace.clear(TRACE);
+        workspace.clear(TRACE_FOLDER);
         let mut command = match (conditions.linked, conditions.storage) {
-            (Linked::Nothing, _) => Command::new(program),
-            (Linked::Trackway, Storage::Off) => {
+            (LinkedLibrary::Nothing, _) => Command::new(program),
+            (LinkedLibrary::Trackway, Storage::Off) => {
                 let mut command = Command::new(program);
-                in_window(&mut command, &off_window_dir(workspace)?);
+                set_window(&mut command, &make_idle_window_dir(workspace)?);
                 command
             }
-            (Linked::Trackway, storage) => record(workspace, conditions.is_claim, storage, program),
-            (Linked::Lttng, storage) => {
+            (LinkedLibrary::Trackway, storage) => {
+                record_command(workspace, conditions.is_claim, storage, program)
+            }
+            (LinkedLibrary::Lttng, storage) => {
                 if storage != Storage::Off {
-                    self.session(workspace, storage)?;
+                    self.start_session(workspace, storage)?;
                 }
                 self.daemon()?.command(Path::new(program))
             }
@@ -134,48 +139,55 @@ impl Programs {
     }
 
     /// Makes and starts LTTng's session.
-    fn session(&self, workspace: &Workspace, storage: Storage) -> Result<()> {
+    fn start_session(&self, workspace: &Workspace, storage: Storage) -> Result<()> {
         let is_snapshot = storage != Storage::File;
         let bytes = if is_snapshot { RING_BYTES } else { FLOW_BYTES };
         let session = UstSession {
             name: SESSION,
             is_snapshot,
-            channel: &rings(bytes, SUB_BUFFERS),
+            channel: &ring_options(bytes, SUB_BUFFERS),
             rules: &["lab:*", "lttng_ust_tracef:*"],
             filter: None,
             contexts: &[],
         };
-        session.begin_again(self.daemon()?, &workspace.path(TRACE))
+        session.begin_again(self.daemon()?, &workspace.path(TRACE_FOLDER))
     }
 
     /// Returns the account of the `emitted` events of a program that has ended; `None` without a
     /// session.
-    pub(crate) fn end(
+    pub(crate) fn finish_run(
         &self,
         workspace: &Workspace,
         conditions: Conditions,
         emitted: u64,
     ) -> Result<Option<Account>> {
         match (conditions.linked, conditions.storage) {
-            (Linked::Nothing, _) | (_, Storage::Off) => return Ok(None),
-            (Linked::Trackway, _) => {
-                return account_of_thread(&workspace.path(TRACE), emitted).map(Some);
+            (LinkedLibrary::Nothing, _) | (_, Storage::Off) => return Ok(None),
+            (LinkedLibrary::Trackway, _) => {
+                return account_of_thread(&workspace.path(TRACE_FOLDER), emitted).map(Some);
             }
-            (Linked::Lttng, storage) => {
-                ust_session::end(self.daemon()?, SESSION, storage == Storage::Ring)?;
+            (LinkedLibrary::Lttng, storage) => {
+                ust_session::end_session(self.daemon()?, SESSION, storage == Storage::Ring)?;
             }
         }
-        let (trace, emitted) = (workspace.path(TRACE), &[emitted]);
+        let (trace, emitted) = (workspace.path(TRACE_FOLDER), &[emitted]);
         match conditions.storage {
             // Some of these are texts.
-            Storage::Ring => trace_check::overwritten(&trace, emitted, Size::Text).map(Some),
-            _ => trace_check::complete(&trace, emitted).map(Some),
+            Storage::Ring => {
+                trace_check::account_with_overwrites(&trace, emitted, EventSizeKind::Text).map(Some)
+            }
+            _ => trace_check::account_without_overwrites(&trace, emitted).map(Some),
         }
     }
 }
 
 /// Makes the command `trackway record … -- PROGRAM`.
-fn record(workspace: &Workspace, is_claim: bool, storage: Storage, program: &str) -> Command {
+fn record_command(
+    workspace: &Workspace,
+    is_claim: bool,
+    storage: Storage,
+    program: &str,
+) -> Command {
     let mut command = Command::new(&workspace.tools.trackway);
     command.args(["record", "--context", "none"]);
     if is_claim {
@@ -188,8 +200,11 @@ fn record(workspace: &Workspace, is_claim: bool, storage: Storage, program: &str
         }
         Storage::File => FLOW_BYTES,
     };
-    write_to(command.args(["--buffer-size", &bytes.to_string()]), &workspace.path(TRACE));
+    set_trace_output(
+        command.args(["--buffer-size", &bytes.to_string()]),
+        &workspace.path(TRACE_FOLDER),
+    );
     command.arg("--").arg(program);
-    in_window(&mut command, workspace.window_dir());
+    set_window(&mut command, workspace.window_dir());
     command
 }

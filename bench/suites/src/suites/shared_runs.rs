@@ -33,7 +33,7 @@ impl<K: PartialEq, T> SharedRuns<K, T> {
     /// # Errors
     ///
     /// Errors of `run`: each row of a failed run gets the error once.
-    pub(crate) fn take(
+    pub(crate) fn take_or_run(
         &mut self,
         kind: K,
         row: usize,
@@ -75,7 +75,7 @@ mod tests {
                 runs += 1;
                 Ok(runs)
             };
-            *shared_runs.take(kind, row, run).expect("a run")
+            *shared_runs.take_or_run(kind, row, run).expect("a run")
         };
         assert_eq!([take('a', 0), take('b', 9), take('a', 1)], [1, 2, 1]);
         // The next round, in another order.
@@ -87,9 +87,10 @@ mod tests {
         let mut shared_runs: SharedRuns<char, u32> = SharedRuns::new();
         let fails = || Err(Error::output("it", "broken"));
         for row in 0..2 {
-            let error = shared_runs.take('a', row, fails).expect_err("it failed").to_string();
+            let error =
+                shared_runs.take_or_run('a', row, fails).expect_err("it failed").to_string();
             assert!(error.contains("broken"), "{error}");
         }
-        assert_eq!(*shared_runs.take('a', 0, || Ok(7)).expect("another"), 7);
+        assert_eq!(*shared_runs.take_or_run('a', 0, || Ok(7)).expect("another"), 7);
     }
 }

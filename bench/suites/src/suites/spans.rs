@@ -13,7 +13,7 @@ use trackway_bench_engine::host::cargo_workload;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload;
 use trackway_bench_engine::host::workspace::{Workspace, has};
-use trackway_bench_engine::ratios::{ByRound, Form, most};
+use trackway_bench_engine::ratios::{FigureFormat, FiguresByRound, bar_at_most};
 use trackway_bench_engine::results::{Bar, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::signals;
@@ -22,16 +22,17 @@ use trackway_bench_engine::tracer::Availability;
 
 use crate::tracers::RING_BYTES;
 use crate::tracers::trackway::{
-    account, availability, in_window, link_flags, off_window_dir, write_to,
+    account_of_trace, check_availability, link_flags, make_idle_window_dir, set_trace_output,
+    set_window,
 };
 use crate::workloads;
 
 /// The suite's name.
-const NAME: &str = "spans";
+const SUITE_NAME: &str = "spans";
 /// The workload's source.
 const SOURCE: &str = "rust-spans";
 /// Folder of Trackway's traces, in the scratch folder.
-const TRACE: &str = "spans-trace";
+const TRACE_FOLDER: &str = "spans-trace";
 /// Spans of a batch: a millisecond or so.
 const BATCH_SPANS: u64 = 5_000;
 /// Starts of a process in each round.
@@ -92,7 +93,7 @@ impl Program {
     }
 }
 
-const fn variant(name: &'static str, work: &'static str) -> SpanVariant {
+const fn plain_variant(name: &'static str, work: &'static str) -> SpanVariant {
     SpanVariant { name, work, program: Program::Plain, is_recorded: false }
 }
 
@@ -102,28 +103,31 @@ const FASTRACE: &str = "fastrace";
 
 /// All variants. Each span carries its number, unless noted.
 const VARIANTS: [SpanVariant; 10] = [
-    variant("tracing-registry", "registry"),
-    variant("trackway-layer-off", "layer"),
-    variant("trackway-subscriber-off", "subscriber"),
-    SpanVariant { is_recorded: true, ..variant("trackway-span", "macro") },
-    SpanVariant { is_recorded: true, ..variant(SUBSCRIBER, "subscriber") },
-    SpanVariant { is_recorded: true, ..variant(LAYER, "layer") },
-    SpanVariant { program: Program::Fastrace, ..variant(FASTRACE, "fastrace") },
-    SpanVariant { program: Program::Fastrace, ..variant("fastrace-no-number", "fastrace-bare") },
-    SpanVariant { program: Program::Tracy, ..variant("tracy-client", "tracy") },
-    variant("tracing-file", "file"),
+    plain_variant("tracing-registry", "registry"),
+    plain_variant("trackway-layer-off", "layer"),
+    plain_variant("trackway-subscriber-off", "subscriber"),
+    SpanVariant { is_recorded: true, ..plain_variant("trackway-span", "macro") },
+    SpanVariant { is_recorded: true, ..plain_variant(SUBSCRIBER, "subscriber") },
+    SpanVariant { is_recorded: true, ..plain_variant(LAYER, "layer") },
+    SpanVariant { program: Program::Fastrace, ..plain_variant(FASTRACE, "fastrace") },
+    SpanVariant {
+        program: Program::Fastrace,
+        ..plain_variant("fastrace-no-number", "fastrace-bare")
+    },
+    SpanVariant { program: Program::Tracy, ..plain_variant("tracy-client", "tracy") },
+    plain_variant("tracing-file", "file"),
 ];
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum RowKind {
     /// A span, in each of several threads.
     Spans(u32),
     /// A process that makes one.
     Starts,
 }
 
-impl Turn {
+impl RowKind {
     fn words(self) -> String {
         match self {
             Self::Spans(1) => "1 thread".to_owned(),
@@ -136,13 +140,13 @@ impl Turn {
 /// The suite.
 #[derive(Debug, Default)]
 pub(crate) struct Spans {
-    rows: Vec<(SpanVariant, Turn)>,
+    rows: Vec<(SpanVariant, RowKind)>,
 }
 
 impl Suite for Spans {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "What a span costs in a Rust program",
             repeats: "users of the crate `tracing`",
             unit: Unit::Ns,
@@ -169,25 +173,26 @@ impl Suite for Spans {
             Availability::Ready => None,
         };
         let tools = &context.workspace.tools;
-        let absent = missing(availability(tools, has("cc")))
-            .or_else(|| missing(cargo_workload::availability(tools)));
+        let absent = missing(check_availability(tools, has("cc")))
+            .or_else(|| missing(cargo_workload::check_availability(tools)));
         let wanted = |variant: &SpanVariant| {
             variant.name == FASTRACE || context.settings.wants(variant.name)
         };
         let variants: Vec<SpanVariant> = VARIANTS.into_iter().filter(wanted).collect();
         let builds = match &absent {
-            Some(reason) => Program::ALL.map(|_| Built::Absent(reason.clone())),
-            None => build(context, &variants)?,
+            Some(reason) => Program::ALL.map(|_| BuildOutcome::Absent(reason.clone())),
+            None => build_programs(context, &variants)?,
         };
         let threads = [1, 2].into_iter().filter(|&threads| threads as usize <= context.cpus);
-        let turns: Vec<Turn> = threads.map(Turn::Spans).chain([Turn::Starts]).collect();
+        let turns: Vec<RowKind> = threads.map(RowKind::Spans).chain([RowKind::Starts]).collect();
         let rows = variants.iter().flat_map(|variant| turns.iter().map(|turn| (*variant, *turn)));
         // A recorder's own start is no part of a program's.
-        self.rows =
-            rows.filter(|(variant, turn)| *turn != Turn::Starts || !variant.is_recorded).collect();
+        self.rows = rows
+            .filter(|(variant, turn)| *turn != RowKind::Starts || !variant.is_recorded)
+            .collect();
         let entries = self.rows.iter().map(|&(variant, turn)| {
             let baseline = self.rows.iter().position(|other| *other == (FASTRACE_VARIANT, turn));
-            entry(variant, turn, &builds[variant.program as usize], baseline)
+            build_entry(variant, turn, &builds[variant.program as usize], baseline)
         });
         Ok(entries.collect())
     }
@@ -195,8 +200,8 @@ impl Suite for Spans {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let (variant, turn) = self.rows[row];
         match turn {
-            Turn::Spans(threads) => spans(context, variant, threads),
-            Turn::Starts => starts(context, variant),
+            RowKind::Spans(threads) => measure_spans(context, variant, threads),
+            RowKind::Starts => measure_process_starts(context, variant),
         }
     }
 
@@ -210,37 +215,45 @@ const FASTRACE_VARIANT: SpanVariant = VARIANTS[6];
 
 /// The result of a build.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Built {
+enum BuildOutcome {
     Ready,
     Absent(String),
     Failed(String),
 }
 
-fn entry(variant: SpanVariant, turn: Turn, built: &Built, baseline: Option<usize>) -> Entry {
+fn build_entry(
+    variant: SpanVariant,
+    turn: RowKind,
+    built: &BuildOutcome,
+    baseline: Option<usize>,
+) -> Entry {
     let (mut absent, mut failed) = (None, None);
     match built {
-        Built::Ready => {}
-        Built::Absent(reason) => absent = Some(reason.clone()),
-        Built::Failed(reason) => failed = Some(reason.clone()),
+        BuildOutcome::Ready => {}
+        BuildOutcome::Absent(reason) => absent = Some(reason.clone()),
+        BuildOutcome::Failed(reason) => failed = Some(reason.clone()),
     }
     Entry {
         tracer: variant.name.to_owned(),
         case: turn.words(),
-        unit: (turn == Turn::Starts).then_some(Unit::Us),
+        unit: (turn == RowKind::Starts).then_some(Unit::Us),
         absent,
         failed,
         records: variant.is_recorded,
         baseline: baseline.filter(|_| variant != FASTRACE_VARIANT),
-        command: format!("trackway bench {NAME} --tracers '{}'", variant.name),
+        command: format!("trackway bench {SUITE_NAME} --tracers '{}'", variant.name),
         ..Entry::default()
     }
 }
 
 /// Builds the programs of these variants: the ones whose crates are here, and the others if their
 /// crates are available.
-fn build(context: &SuiteContext<'_>, variants: &[SpanVariant]) -> Result<[Built; 3]> {
+fn build_programs(
+    context: &SuiteContext<'_>,
+    variants: &[SpanVariant],
+) -> Result<[BuildOutcome; 3]> {
     context.progress.show_step("building the programs: a minute or two");
-    let mut built = Program::ALL.map(|_| Built::Ready);
+    let mut built = Program::ALL.map(|_| BuildOutcome::Ready);
     let fetched = match workloads::SPANS.fetch(context.workspace) {
         Err(Error::Interrupted) => return Err(Error::Interrupted),
         fetched => fetched.map_err(|error| format!("cargo cannot get its crates: {error}")),
@@ -250,11 +263,13 @@ fn build(context: &SuiteContext<'_>, variants: &[SpanVariant]) -> Result<[Built;
             continue;
         }
         built[program as usize] = match (&fetched, program) {
-            (Err(reason), Program::Fastrace | Program::Tracy) => Built::Absent(reason.clone()),
+            (Err(reason), Program::Fastrace | Program::Tracy) => {
+                BuildOutcome::Absent(reason.clone())
+            }
             _ => match program.build(context.workspace) {
-                Ok(()) => Built::Ready,
+                Ok(()) => BuildOutcome::Ready,
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) => Built::Failed(error.to_string()),
+                Err(error) => BuildOutcome::Failed(error.to_string()),
             },
         };
     }
@@ -262,54 +277,56 @@ fn build(context: &SuiteContext<'_>, variants: &[SpanVariant]) -> Result<[Built;
 }
 
 /// Batches that do not count, and that do.
-const fn batches(settings: &Settings) -> (u32, u32) {
+const fn batch_counts(settings: &Settings) -> (u32, u32) {
     if settings.quick { (5, 10) } else { (20, 60) }
 }
 
 /// Measures ns of a span: the median of the batches.
-fn spans(context: &SuiteContext<'_>, variant: SpanVariant, threads: u32) -> Result<Sample> {
-    let (warm_up, batches) = batches(context.settings);
+fn measure_spans(context: &SuiteContext<'_>, variant: SpanVariant, threads: u32) -> Result<Sample> {
+    let (warm_up, batches) = batch_counts(context.settings);
     let (threads, all) = (threads.to_string(), (warm_up + batches).to_string());
     let mut command = if variant.is_recorded {
-        recorded(context.workspace, variant)
+        record_command(context.workspace, variant)
     } else {
-        plain(context.workspace, variant)?
+        unrecorded_command(context.workspace, variant)?
     };
     command.args(["batches", variant.work, &threads, &all, &BATCH_SPANS.to_string()]);
     let finished = child::run(&mut command, variant.name)?;
-    let found = workload::batches(&finished.stdout)?;
-    let figure = workload::median_ns(&found, warm_up)?;
+    let found = workload::parse_batches(&finished.stdout)?;
+    let figure = workload::median_event_ns(&found, warm_up)?;
     // An event at the beginning of a span, and one at its end.
     let emitted = 2 * found.iter().map(|batch| batch.events).sum::<u64>();
-    let account = variant.is_recorded.then(|| account(&context.workspace.path(TRACE), emitted));
+    let account = variant
+        .is_recorded
+        .then(|| account_of_trace(&context.workspace.path(TRACE_FOLDER), emitted));
     Ok(Sample { figure, account: account.transpose()?, ..Sample::default() })
 }
 
 /// Makes the command of the recorded program.
-fn recorded(workspace: &Workspace, variant: SpanVariant) -> Command {
-    workspace.clear(TRACE);
+fn record_command(workspace: &Workspace, variant: SpanVariant) -> Command {
+    workspace.clear(TRACE_FOLDER);
     let mut command = Command::new(&workspace.tools.trackway);
     command.args(["record", "--flight-recorder", "--context", "none", "--buffer-size"]);
-    write_to(command.arg(RING_BYTES.to_string()), &workspace.path(TRACE));
+    set_trace_output(command.arg(RING_BYTES.to_string()), &workspace.path(TRACE_FOLDER));
     command.arg("--").arg(workspace.path(variant.program.name()));
-    in_window(&mut command, workspace.window_dir());
+    set_window(&mut command, workspace.window_dir());
     command
 }
 
 /// Makes the command of the program without a recorder.
-fn plain(workspace: &Workspace, variant: SpanVariant) -> Result<Command> {
+fn unrecorded_command(workspace: &Workspace, variant: SpanVariant) -> Result<Command> {
     let mut command = Command::new(workspace.path(variant.program.name()));
     command.current_dir(workspace.path("."));
-    in_window(&mut command, &off_window_dir(workspace)?);
+    set_window(&mut command, &make_idle_window_dir(workspace)?);
     Ok(command)
 }
 
 /// Measures µs of a process that makes one span, from its start to its end: the fastest, since a
 /// start that the machine interrupts takes several times as long.
-fn starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
+fn measure_process_starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
     let mut fastest = f64::INFINITY;
     for _ in 0..if context.settings.quick { STARTS_QUICK } else { STARTS } {
-        let mut command = plain(context.workspace, variant)?;
+        let mut command = unrecorded_command(context.workspace, variant)?;
         command.args(["batches", variant.work, "1", "1", "1"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let begin = Instant::now();
@@ -318,7 +335,7 @@ fn starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
         if !status.success() {
             return Err(Error::output(variant.name, status));
         }
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
     }
@@ -326,18 +343,18 @@ fn starts(context: &SuiteContext<'_>, variant: SpanVariant) -> Result<Sample> {
 }
 
 /// Returns the goals for Trackway's ways of recording the spans of `tracing`.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let ns = |tracer: &str| ByRound::of(suite.row(tracer, &Turn::Spans(1).words()));
+pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
+    let ns = |tracer: &str| FiguresByRound::of(suite.row(tracer, &RowKind::Spans(1).words()));
     let bar = |tracer: &str| {
         let what = format!("{tracer}: at most what fastrace costs");
-        most(&what, ns(tracer).over(&ns(FASTRACE)).estimate(), 1.0, Form::PART)
+        bar_at_most(&what, ns(tracer).over(&ns(FASTRACE)).estimate(), 1.0, FigureFormat::PART)
     };
     [LAYER, SUBSCRIBER].map(bar).into()
 }
 
 #[cfg(test)]
 mod tests {
-    use trackway_bench_engine::results::fixtures::{steady, suite};
+    use trackway_bench_engine::results::fixtures::{steady_row, suite_of_rows};
     use trackway_bench_engine::results::{RowStatus, Verdict};
 
     use super::*;
@@ -345,10 +362,11 @@ mod tests {
     #[test]
     fn bars_follow_the_figures() {
         let verdicts = |suite: &SuiteRows| -> Vec<Verdict> {
-            bars(suite).iter().map(|bar| bar.verdict).collect()
+            judge_goals(suite).iter().map(|bar| bar.verdict).collect()
         };
-        let ns = |tracer: &str, ns: f64| steady(tracer, "1 thread", ns);
-        let mut found = suite([ns(FASTRACE, 200.0), ns(LAYER, 150.0), ns(SUBSCRIBER, 210.0)]);
+        let ns = |tracer: &str, ns: f64| steady_row(tracer, "1 thread", ns);
+        let mut found =
+            suite_of_rows([ns(FASTRACE, 200.0), ns(LAYER, 150.0), ns(SUBSCRIBER, 210.0)]);
         assert_eq!(verdicts(&found), [Verdict::Holds, Verdict::Misses]);
         let rows = &mut found.rows;
         // Spans that were not recorded give no figure.
@@ -359,13 +377,14 @@ mod tests {
     #[test]
     fn what_cannot_be_built_is_absent_or_has_failed() {
         assert_eq!(FASTRACE_VARIANT.name, FASTRACE);
-        let of = |built| entry(VARIANTS[8], Turn::Spans(2), &built, Some(6));
-        let absent = of(Built::Absent("no crates".to_owned()));
+        let of = |built| build_entry(VARIANTS[8], RowKind::Spans(2), &built, Some(6));
+        let absent = of(BuildOutcome::Absent("no crates".to_owned()));
         assert_eq!((absent.absent.as_deref(), absent.failed), (Some("no crates"), None));
-        assert!(!of(Built::Failed("an error".to_owned())).can_be_measured());
-        let there = of(Built::Ready);
+        assert!(!of(BuildOutcome::Failed("an error".to_owned())).can_be_measured());
+        let there = of(BuildOutcome::Ready);
         assert!(there.can_be_measured() && there.baseline == Some(6) && !there.records);
-        let baseline = entry(FASTRACE_VARIANT, Turn::Starts, &Built::Ready, Some(6));
+        let baseline =
+            build_entry(FASTRACE_VARIANT, RowKind::Starts, &BuildOutcome::Ready, Some(6));
         assert_eq!((baseline.baseline, baseline.unit), (None, Some(Unit::Us)));
     }
 }

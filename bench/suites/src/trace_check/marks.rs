@@ -7,7 +7,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::Path;
 
-use trackway_ctf::read::{Body, DecodeError, Enumeration, EventSink, Integer, Scope, Sink};
+use trackway_ctf::read::{DecodeError, Enumeration, EventBody, EventSink, Integer, Scope, Sink};
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Account;
@@ -23,7 +23,7 @@ const NUMBER_BITS: u32 = 16;
 
 /// The storage of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Keep {
+pub(crate) enum EventStorage {
     /// Events go to a file as they come.
     Disk,
     /// The newest stay in memory, until the command has ended.
@@ -32,7 +32,7 @@ pub(crate) enum Keep {
 
 /// The event of a mark that a tracer records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub(crate) enum MarkEvent {
     /// Its system call.
     Call,
     /// The end of its thread, by the scheduler's event.
@@ -41,7 +41,7 @@ pub(crate) enum Side {
     Allocation,
 }
 
-impl Side {
+impl MarkEvent {
     const fn words(self) -> &'static str {
         match self {
             Self::Call => "calls",
@@ -53,7 +53,7 @@ impl Side {
 
 /// The marks found in a tracer's output; some may be of other runs.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(crate) struct FoundMarks(BTreeSet<(Side, u32, u32)>);
+pub(crate) struct FoundMarks(BTreeSet<(MarkEvent, u32, u32)>);
 
 impl FoundMarks {
     /// Adds the marks in another trace of the same run.
@@ -62,28 +62,28 @@ impl FoundMarks {
     }
 
     /// Adds the mark of a call with this argument, if it is one.
-    pub(crate) fn call(&mut self, argument: u64) {
-        self.number(Side::Call, argument);
+    pub(crate) fn add_call(&mut self, argument: u64) {
+        self.add_argument(MarkEvent::Call, argument);
     }
 
     /// Adds the mark of a thread of this name that has ended, if it is one.
-    pub(crate) fn exit(&mut self, name: &str) {
+    pub(crate) fn add_exit(&mut self, name: &str) {
         let numbers = name.strip_prefix(NAME).and_then(|rest| rest.split_once('-'));
         if let Some((nonce, number)) = numbers
             && let (Ok(nonce), Ok(number)) = (nonce.parse(), number.parse())
         {
-            self.0.insert((Side::Exit, nonce, number));
+            self.0.insert((MarkEvent::Exit, nonce, number));
         }
     }
 
     /// Adds the mark of an allocation of this many bytes, if it is one.
-    fn allocation(&mut self, bytes: u64) {
+    fn add_allocation(&mut self, bytes: u64) {
         if let Some(argument) = bytes.checked_sub(ALLOCATION) {
-            self.number(Side::Allocation, argument);
+            self.add_argument(MarkEvent::Allocation, argument);
         }
     }
 
-    fn number(&mut self, side: Side, argument: u64) {
+    fn add_argument(&mut self, side: MarkEvent, argument: u64) {
         if let Ok(nonce @ 1..) = u32::try_from(argument >> NUMBER_BITS) {
             self.0.insert((side, nonce, (argument & ((1 << NUMBER_BITS) - 1)) as u32));
         }
@@ -93,34 +93,34 @@ impl FoundMarks {
     pub(crate) fn add_event(
         &mut self,
         name: &str,
-        event: &mut Body<'_, '_, '_>,
+        event: &mut EventBody<'_, '_, '_>,
     ) -> std::result::Result<(), DecodeError> {
         let side = match name {
-            "syscall_entry_getpgid" => Side::Call,
-            "sched_process_exit" => Side::Exit,
-            "lttng_ust_libc:malloc" => Side::Allocation,
+            "syscall_entry_getpgid" => MarkEvent::Call,
+            "sched_process_exit" => MarkEvent::Exit,
+            "lttng_ust_libc:malloc" => MarkEvent::Allocation,
             _ => return Ok(()),
         };
-        let mut first = First::default();
+        let mut first = FirstValues::default();
         event.peek(&mut first)?;
         match side {
-            Side::Call => self.call(first.number.unwrap_or_default()),
-            Side::Allocation => self.allocation(first.number.unwrap_or_default()),
-            Side::Exit => self.exit(&String::from_utf8_lossy(&first.text)),
+            MarkEvent::Call => self.add_call(first.number.unwrap_or_default()),
+            MarkEvent::Allocation => self.add_allocation(first.number.unwrap_or_default()),
+            MarkEvent::Exit => self.add_exit(&String::from_utf8_lossy(&first.text)),
         }
         Ok(())
     }
 
     /// Reads the marks of the trace in `folder` or somewhere below.
-    pub(crate) fn in_trace(folder: &Path) -> Result<Self> {
+    pub(crate) fn read_trace(folder: &Path) -> Result<Self> {
         let mut found = Self::default();
-        let Some(folder) = super::trace_folder(folder, 0) else { return Ok(found) };
-        let trace = super::trace(&folder)?;
-        for stream in super::streams(&folder)? {
+        let Some(folder) = super::find_trace_folder(folder, 0) else { return Ok(found) };
+        let trace = super::read_metadata(&folder)?;
+        for stream in super::list_stream_files(&folder)? {
             let bytes = fs::read(&stream).map_err(Error::io(format!("cannot read {stream:?}")))?;
             let what = stream.display().to_string();
-            super::each_packet((&trace, &what), &bytes, |_, decoder, window| {
-                while let Some(mut event) = decoder.event(window)? {
+            super::for_each_packet((&trace, &what), &bytes, |_, decoder, window| {
+                while let Some(mut event) = decoder.begin_event(window)? {
                     if let Some(name) = event.header.class.name() {
                         found.add_event(name, &mut event)?;
                     }
@@ -135,19 +135,19 @@ impl FoundMarks {
 
 /// The first number and the first text of an event's fields.
 #[derive(Debug, Default)]
-struct First {
+struct FirstValues {
     in_fields: bool,
     number: Option<u64>,
     text: Vec<u8>,
 }
 
-impl EventSink for First {
+impl EventSink for FirstValues {
     fn begin_scope(&mut self, scope: Scope) {
         self.in_fields = scope == Scope::Fields;
     }
 }
 
-impl Sink for First {
+impl Sink for FirstValues {
     fn integer(&mut self, _: &Integer, value: u64) {
         if self.in_fields {
             self.number = self.number.or(Some(value));
@@ -164,7 +164,7 @@ impl Sink for First {
 
 /// The marks that a command made, by its own report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct MadeMarks {
     nonce: u32,
     begin: u32,
     during: u32,
@@ -173,13 +173,13 @@ pub(crate) struct Made {
     cpus: Vec<u32>,
 }
 
-impl Made {
+impl MadeMarks {
     /// Parses a command's output; `None` if it makes no marks.
     pub(crate) fn of(stdout: &str) -> Result<Option<Self>> {
         let mut lines = stdout.lines().skip_while(|line| !line.starts_with("marks "));
         let Some(line) = lines.next() else { return Ok(None) };
         let wrong = || Error::output("workload", format!("'{line}' and its CPUs"));
-        let numbers = trackway_bench_engine::host::workload::numbers::<4>(line, "marks")?;
+        let numbers = trackway_bench_engine::host::workload::parse_numbers::<4>(line, "marks")?;
         let [nonce, begin, during, end] = numbers.map(u32::try_from);
         let cpus = lines.next().and_then(|line| line.strip_prefix("mark-cpus "));
         let cpus = cpus.ok_or_else(wrong)?.split(' ').map(str::parse);
@@ -224,20 +224,23 @@ impl Made {
     pub(crate) fn account(
         &self,
         tracer: &str,
-        (found, sides): (&FoundMarks, &[Side]),
-        keep: Keep,
+        (found, sides): (&FoundMarks, &[MarkEvent]),
+        keep: EventStorage,
         all: &Account,
     ) -> Result<Account> {
         let (mut recorded, mut oldest) = (0, 0);
         for &side in sides {
             let is_seen = |number: u32| found.0.contains(&(side, self.nonce, number));
             let of = |numbers: Range<u32>| numbers.filter(|number| is_seen(*number)).count() as u64;
-            let begin = Part { found: of(0..self.begin), made: self.begin.into() };
-            let end = Part { found: of(self.end_from()..self.count()), made: self.end.into() };
+            let begin = MarkCounts { found: of(0..self.begin), made: self.begin.into() };
+            let end =
+                MarkCounts { found: of(self.end_from()..self.count()), made: self.end.into() };
             let is_whole = end.proves(all.lost)
                 && match keep {
-                    Keep::Disk => begin.proves(all.lost),
-                    Keep::Flight => begin.found == begin.made || all.lost + all.overwritten > 0,
+                    EventStorage::Disk => begin.proves(all.lost),
+                    EventStorage::Flight => {
+                        begin.found == begin.made || all.lost + all.overwritten > 0
+                    }
                 };
             if !is_whole {
                 let message = format!(
@@ -278,19 +281,19 @@ impl Made {
 
 /// Marks of the begin, or of the end.
 #[derive(Debug, Clone, Copy)]
-struct Part {
+struct MarkCounts {
     found: u64,
     made: u64,
 }
 
-impl Part {
+impl MarkCounts {
     /// Returns true if the marks show that the tracer was on then, given the number of lost events.
     const fn proves(self, lost: u64) -> bool {
         self.found > 0 && (self.found == self.made || lost > 0)
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for MarkCounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {}", self.found, self.made)
     }
@@ -300,46 +303,50 @@ impl fmt::Display for Part {
 mod tests {
     use super::*;
 
-    const SIDES: [Side; 2] = [Side::Call, Side::Exit];
+    const SIDES: [MarkEvent; 2] = [MarkEvent::Call, MarkEvent::Exit];
 
-    fn made() -> Made {
+    fn parse_test_marks() -> MadeMarks {
         let stdout = "noise\nmarks 20000 2 3 4\nmark-cpus 0 1 0 0 1 0 1 0 1\nload 1 2 3\n";
-        Made::of(stdout).expect("numbers").expect("marks")
+        MadeMarks::of(stdout).expect("numbers").expect("marks")
     }
 
     /// Computes the account of these marks for a tracer with this account of all events.
-    fn account(
+    fn account_of_numbers(
         numbers: impl IntoIterator<Item = u32>,
-        keep: Keep,
+        keep: EventStorage,
         lost: u64,
         overwritten: u64,
     ) -> Result<Account> {
         let mut found = FoundMarks::default();
         for number in numbers {
-            found.call(u64::from(20_000_u32 << NUMBER_BITS | number));
-            found.exit(&format!("mark-20000-{number}"));
+            found.add_call(u64::from(20_000_u32 << NUMBER_BITS | number));
+            found.add_exit(&format!("mark-20000-{number}"));
         }
         let all = Account { emitted: 1000, recorded: 500, lost, overwritten, record_bytes: 5000 };
-        made().account("it", (&found, &SIDES), keep, &all)
+        parse_test_marks().account("it", (&found, &SIDES), keep, &all)
     }
 
     #[test]
     fn marks_are_what_commands_say() {
         let cpus = vec![0, 1, 0, 0, 1, 0, 1, 0, 1];
-        assert_eq!(made(), Made { nonce: 20_000, begin: 2, during: 3, end: 4, cpus });
-        assert_eq!(made().names().last().as_deref(), Some("mark-20000-8"));
-        assert_eq!(Made::of("load 1 2 3\n").expect("nothing wrong"), None);
+        assert_eq!(
+            parse_test_marks(),
+            MadeMarks { nonce: 20_000, begin: 2, during: 3, end: 4, cpus }
+        );
+        assert_eq!(parse_test_marks().names().last().as_deref(), Some("mark-20000-8"));
+        assert_eq!(MadeMarks::of("load 1 2 3\n").expect("nothing wrong"), None);
         for wrong in ["marks 1 2 x 4\nmark-cpus 0", "marks 1 1 0 1", "marks 1 1 0 1\nmark-cpus 0"] {
-            assert!(Made::of(wrong).is_err(), "{wrong}");
+            assert!(MadeMarks::of(wrong).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn all_that_are_seen_make_an_account() {
-        let found = account(0..9, Keep::Disk, 0, 0).expect("all of it");
+        let found = account_of_numbers(0..9, EventStorage::Disk, 0, 0).expect("all of it");
         assert_eq!((found.emitted, found.recorded, found.record_bytes), (18, 18, 180));
         assert!(found.is_complete());
-        let some = account([0, 1, 5, 6, 7, 8], Keep::Disk, 400, 0).expect("with losses");
+        let some = account_of_numbers([0, 1, 5, 6, 7, 8], EventStorage::Disk, 400, 0)
+            .expect("with losses");
         assert_eq!((some.emitted, some.recorded, some.lost), (18, 12, 6));
     }
 
@@ -347,47 +354,58 @@ mod tests {
     fn what_is_overwritten_is_the_oldest_of_each_cpu() {
         // The newest events on each CPU. No mark distinguishes a recorder that was off before from
         // one that has overwritten as much: only its own count does.
-        let found = account(4..9, Keep::Flight, 0, 900).expect("the newest");
+        let found = account_of_numbers(4..9, EventStorage::Flight, 0, 900).expect("the newest");
         assert_eq!((found.recorded, found.overwritten, found.is_complete()), (10, 8, true));
-        let none = account([1, 4, 5, 6, 7, 8], Keep::Flight, 0, 900).expect("all of one CPU");
+        let none = account_of_numbers([1, 4, 5, 6, 7, 8], EventStorage::Flight, 0, 900)
+            .expect("all of one CPU");
         assert_eq!((none.overwritten, none.is_complete()), (6, true));
-        let few = account(4..9, Keep::Flight, 0, 7).expect("fewer than are missing");
+        let few =
+            account_of_numbers(4..9, EventStorage::Flight, 0, 7).expect("fewer than are missing");
         assert!(!few.is_complete());
         // On at the begin, then off for a while: a hole on one CPU, or on both.
         for numbers in [&[0, 1, 3, 4, 5, 6, 7, 8][..], &[0, 1, 5, 6, 7, 8]] {
             let numbers = || numbers.iter().copied();
-            let hole = account(numbers(), Keep::Flight, 0, 900).expect("both ends");
+            let hole =
+                account_of_numbers(numbers(), EventStorage::Flight, 0, 900).expect("both ends");
             assert!(!hole.is_complete() && hole.overwritten == 0, "{hole:?}");
-            let lost = account(numbers(), Keep::Flight, 6, 900).expect("it says so");
+            let lost =
+                account_of_numbers(numbers(), EventStorage::Flight, 6, 900).expect("it says so");
             assert!(lost.is_complete());
         }
-        account(0..8, Keep::Flight, 0, 900).expect_err("the last is not there");
-        let lost = account(4..8, Keep::Flight, 2, 900).expect("the last are lost");
+        account_of_numbers(0..8, EventStorage::Flight, 0, 900).expect_err("the last is not there");
+        let lost =
+            account_of_numbers(4..8, EventStorage::Flight, 2, 900).expect("the last are lost");
         assert_eq!((lost.lost, lost.overwritten, lost.is_complete()), (2, 8, true));
     }
 
     #[test]
     fn who_was_not_on_at_the_begin_or_at_the_end_has_none() {
         // Only the first half; only the second; of another run.
-        account(0..5, Keep::Disk, 0, 0).expect_err("the end");
-        account(0..5, Keep::Disk, 700, 0).expect_err("the end, whatever it lost");
-        account(3..9, Keep::Disk, 0, 0).expect_err("the begin");
-        account(3..9, Keep::Disk, 700, 0).expect_err("the begin, whatever it lost");
-        account(3..9, Keep::Flight, 0, 0).expect_err("the begin, of which nothing was overwritten");
-        account(0..5, Keep::Flight, 0, 700).expect_err("the newest are not there");
-        account([], Keep::Disk, 0, 0).expect_err("nothing");
+        account_of_numbers(0..5, EventStorage::Disk, 0, 0).expect_err("the end");
+        account_of_numbers(0..5, EventStorage::Disk, 700, 0)
+            .expect_err("the end, whatever it lost");
+        account_of_numbers(3..9, EventStorage::Disk, 0, 0).expect_err("the begin");
+        account_of_numbers(3..9, EventStorage::Disk, 700, 0)
+            .expect_err("the begin, whatever it lost");
+        account_of_numbers(3..9, EventStorage::Flight, 0, 0)
+            .expect_err("the begin, of which nothing was overwritten");
+        account_of_numbers(0..5, EventStorage::Flight, 0, 700)
+            .expect_err("the newest are not there");
+        account_of_numbers([], EventStorage::Disk, 0, 0).expect_err("nothing");
         // The tracer was off for a while in between, and does not report it.
-        let found = account([0, 1, 5, 6, 7, 8], Keep::Disk, 0, 0).expect("begin and end");
+        let found = account_of_numbers([0, 1, 5, 6, 7, 8], EventStorage::Disk, 0, 0)
+            .expect("begin and end");
         assert!(!found.is_complete());
     }
 
     #[test]
     fn a_side_that_was_off_shows() {
         let mut found = FoundMarks::default();
-        (0..9).for_each(|number| found.exit(&format!("mark-20000-{number}")));
+        (0..9).for_each(|number| found.add_exit(&format!("mark-20000-{number}")));
         let all = Account { emitted: 9, recorded: 9, ..Account::default() };
-        let account = |sides| made().account("it", (&found, sides), Keep::Disk, &all);
-        assert!(account(&[Side::Exit]).is_ok());
+        let account =
+            |sides| parse_test_marks().account("it", (&found, sides), EventStorage::Disk, &all);
+        assert!(account(&[MarkEvent::Exit]).is_ok());
         let error = account(&SIDES).unwrap_err().to_string();
         assert!(error.contains("calls it has 0 of 2 at the begin"), "{error}");
     }
@@ -395,13 +413,13 @@ mod tests {
     #[test]
     fn what_others_do_is_no_mark() {
         let mut found = FoundMarks::default();
-        found.call(4711);
+        found.add_call(4711);
         for name in ["mark-", "mark-x-1", "mark-1", "bookmark-1-2", "cc"] {
-            found.exit(name);
+            found.add_exit(name);
         }
-        found.allocation(4096);
+        found.add_allocation(4096);
         assert_eq!(found, FoundMarks::default());
-        found.allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
-        assert_eq!(found.0.first(), Some(&(Side::Allocation, 20_000, 7)));
+        found.add_allocation(ALLOCATION + (20_000 << NUMBER_BITS) + 7);
+        assert_eq!(found.0.first(), Some(&(MarkEvent::Allocation, 20_000, 7)));
     }
 }

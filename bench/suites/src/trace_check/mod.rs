@@ -29,7 +29,7 @@ const EVENTS_MAX: u64 = 1 << 30;
 
 /// The counts of a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct TraceCounts {
     /// Events.
     pub(crate) events: u64,
     /// Bytes of their records: packets' contents without the packets' headers.
@@ -47,9 +47,9 @@ pub(crate) struct Counted {
     full: Option<(u64, u64)>,
 }
 
-impl Counted {
+impl TraceCounts {
     /// Checks that `events` events were overwritten, by the numbers of the remaining packets.
-    fn check_overwritten(&self, events: u64, size: Size) -> Result<()> {
+    fn check_overwritten(&self, events: u64, size: EventSizeKind) -> Result<()> {
         let room = self.overwritten_range(size);
         let is_shown = |(fewest, most): (u64, u64)| {
             (fewest.saturating_sub(self.discarded)..=most + self.discarded).contains(&events)
@@ -68,15 +68,15 @@ impl Counted {
 
     /// Estimates the least and the largest total of events in all overwritten packets, from the
     /// full packets that are left. `None`: none is left.
-    fn overwritten_range(&self, size: Size) -> Option<(u64, u64)> {
+    fn overwritten_range(&self, size: EventSizeKind) -> Option<(u64, u64)> {
         if self.packets_before == 0 {
             return Some((0, 0));
         }
         let (fewest, most) = self.full?;
         // Some headers are larger, and a packet has unused bytes at its end.
         let (less, more) = match size {
-            Size::Same => (2, 2),
-            Size::Text => (fewest / 4, most / 4),
+            EventSizeKind::Same => (2, 2),
+            EventSizeKind::Text => (fewest / 4, most / 4),
         };
         let times = |events: u64| self.packets_before.saturating_mul(events);
         Some((times(fewest.saturating_sub(less)), times(most + more)))
@@ -85,7 +85,7 @@ impl Counted {
 
 /// The variation of event sizes in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Size {
+pub(crate) enum EventSizeKind {
     /// All events take the same number of bytes.
     Same,
     /// Events are text with their number in it, which has more digits in the end.
@@ -93,32 +93,32 @@ pub(crate) enum Size {
 }
 
 /// Counts the trace in `folder` or somewhere below; `None` if there is none.
-pub(crate) fn count(folder: &Path) -> Result<Option<Counted>> {
-    count_each(folder, |_, _| ())
+pub(crate) fn count_trace(folder: &Path) -> Result<Option<TraceCounts>> {
+    count_with_numbers(folder, |_, _| ())
 }
 
 /// Times (by the stream's clock) and numbers of all events in the trace in `folder` or somewhere
 /// below, stream by stream.
-pub(crate) fn numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
+pub(crate) fn read_event_numbers(folder: &Path) -> Result<Vec<(u64, u64)>> {
     let mut found = Vec::new();
-    count_each(folder, |clock, number| found.push((clock, number)))?;
+    count_with_numbers(folder, |clock, number| found.push((clock, number)))?;
     Ok(found)
 }
 
 /// Computes the account of the events of threads, given the number of events of each, in a trace in
 /// which nothing is overwritten. Events of a single thread are identified by their numbers; several
 /// threads have the same numbers.
-pub(crate) fn complete(folder: &Path, emitted: &[u64]) -> Result<Account> {
+pub(crate) fn account_without_overwrites(folder: &Path, emitted: &[u64]) -> Result<Account> {
     if let [_] = emitted {
-        let (counted, threads) = by_thread(folder, emitted)?;
+        let (counted, threads) = count_by_thread(folder, emitted)?;
         return threads.complete(&counted);
     }
-    counted(folder, emitted.iter().sum())
+    account_by_count(folder, emitted.iter().sum())
 }
 
 /// Computes the account without numbers, for events that have none of their own.
-pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
-    let counted = count(folder)?.unwrap_or_default();
+pub(crate) fn account_by_count(folder: &Path, emitted: u64) -> Result<Account> {
+    let counted = count_trace(folder)?.unwrap_or_default();
     Ok(Account {
         emitted,
         recorded: counted.events,
@@ -132,42 +132,46 @@ pub(crate) fn counted(folder: &Path, emitted: u64) -> Result<Account> {
 /// before a thread's first one were overwritten, if the numbers of the remaining packets fit that
 /// count: else the tracer was not on when they were emitted. Events that are missing after it were
 /// lost, and the tracer must report them.
-pub(crate) fn overwritten(folder: &Path, emitted: &[u64], size: Size) -> Result<Account> {
-    let (counted, threads) = by_thread(folder, emitted)?;
+pub(crate) fn account_with_overwrites(
+    folder: &Path,
+    emitted: &[u64],
+    size: EventSizeKind,
+) -> Result<Account> {
+    let (counted, threads) = count_by_thread(folder, emitted)?;
     threads.overwritten_in_packets(&counted, size)
 }
 
 /// Computes the account of a thread in a trace of Trackway. The recorder reports how many events it
 /// has lost, some of which may belong to no stream, and how many were overwritten: as many as are
 /// missing before the first.
-pub(crate) fn summarized(
+pub(crate) fn account_by_summary(
     folder: &Path,
     emitted: u64,
     reported: &RecorderSummary,
 ) -> Result<Account> {
     let emitted = [emitted];
-    let (mut counted, threads) = by_thread(folder, &emitted)?;
+    let (mut counted, threads) = count_by_thread(folder, &emitted)?;
     counted.discarded = reported.lost;
     threads.summarized(&counted, reported)
 }
 
 /// Counts the events of each thread by their numbers.
-fn by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(Counted, Threads<'a>)> {
+fn count_by_thread<'a>(folder: &Path, emitted: &'a [u64]) -> Result<(TraceCounts, Threads<'a>)> {
     let most = emitted.iter().copied().max().unwrap_or_default();
     if most > EVENTS_MAX || emitted.len() > 1 && most > 1 << THREAD_BITS {
         return Err(Error::output("workload", format_args!("{most} events of a thread")));
     }
     let mut threads = Threads::new(emitted);
-    let counted = count_each(folder, |_, number| threads.add(number))?.unwrap_or_default();
+    let counted = count_with_numbers(folder, |_, number| threads.add(number))?.unwrap_or_default();
     Ok((counted, threads))
 }
 
 /// Computes the account of events of several sizes and without numbers, where there may be some
 /// more than `emitted`.
-pub(crate) fn newest(folder: &Path, emitted: u64) -> Result<Account> {
-    let counted = count(folder)?.unwrap_or_default();
+pub(crate) fn account_of_unnumbered_overwrites(folder: &Path, emitted: u64) -> Result<Account> {
+    let counted = count_trace(folder)?.unwrap_or_default();
     let overwritten = emitted.saturating_sub(counted.events);
-    counted.check_overwritten(overwritten, Size::Text)?;
+    counted.check_overwritten(overwritten, EventSizeKind::Text)?;
     Ok(Account {
         emitted: counted.events + overwritten,
         recorded: counted.events,
@@ -214,7 +218,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Returns the number of events, and the number of missing events before the threads' first.
-    fn check(&self, counted: &Counted) -> Result<(u64, u64)> {
+    fn check(&self, counted: &TraceCounts) -> Result<(u64, u64)> {
         let emitted: u64 = self.emitted.iter().sum();
         let found: u64 = self.found.iter().map(|one| one.events).sum();
         let before: u64 = self.found.iter().map(|one| one.first).sum();
@@ -227,7 +231,7 @@ impl<'a> Threads<'a> {
     }
 
     /// Computes the account where nothing is overwritten.
-    fn complete(&self, counted: &Counted) -> Result<Account> {
+    fn complete(&self, counted: &TraceCounts) -> Result<Account> {
         let (recorded, _) = self.check(counted)?;
         Ok(Account {
             emitted: self.emitted.iter().sum(),
@@ -239,23 +243,27 @@ impl<'a> Threads<'a> {
     }
 
     /// Computes the account where the oldest are overwritten, and packets have numbers.
-    fn overwritten_in_packets(&self, counted: &Counted, size: Size) -> Result<Account> {
+    fn overwritten_in_packets(
+        &self,
+        counted: &TraceCounts,
+        size: EventSizeKind,
+    ) -> Result<Account> {
         counted.check_overwritten(self.check(counted)?.1, size)?;
         self.overwritten(counted)
     }
 
     /// Computes the account where the tracer has counted the overwritten events.
-    fn summarized(&self, counted: &Counted, reported: &RecorderSummary) -> Result<Account> {
+    fn summarized(&self, counted: &TraceCounts, reported: &RecorderSummary) -> Result<Account> {
         let found = self.overwritten(counted)?;
-        reported.agrees("recorded", reported.recorded, found.recorded)?;
+        reported.check_count("recorded", reported.recorded, found.recorded)?;
         // The caller reports an account that does not add up.
         if found.is_complete() {
-            reported.agrees("overwrote", reported.overwritten, found.overwritten)?;
+            reported.check_count("overwrote", reported.overwritten, found.overwritten)?;
         }
         Ok(found)
     }
 
-    fn overwritten(&self, counted: &Counted) -> Result<Account> {
+    fn overwritten(&self, counted: &TraceCounts) -> Result<Account> {
         let (recorded, before) = self.check(counted)?;
         let emitted: u64 = self.emitted.iter().sum();
         // The tracer counts all of its losses, also those before the first remaining event.
@@ -286,27 +294,30 @@ impl Thread {
 }
 
 /// Counts, and calls `each` with the time and the number of every event that has one.
-fn count_each(folder: &Path, mut each: impl FnMut(u64, u64)) -> Result<Option<Counted>> {
-    let Some(folder) = trace_folder(folder, 0) else { return Ok(None) };
-    let trace = trace(&folder)?;
-    let mut counted = Counted::default();
-    for stream in streams(&folder)? {
+fn count_with_numbers(
+    folder: &Path,
+    mut each: impl FnMut(u64, u64),
+) -> Result<Option<TraceCounts>> {
+    let Some(folder) = find_trace_folder(folder, 0) else { return Ok(None) };
+    let trace = read_metadata(&folder)?;
+    let mut counted = TraceCounts::default();
+    for stream in list_stream_files(&folder)? {
         let what = stream.display().to_string();
-        count_stream((&trace, &what), &read(&stream)?, &mut counted, &mut each)?;
+        count_stream((&trace, &what), &read_file(&stream)?, &mut counted, &mut each)?;
     }
     Ok(Some(counted))
 }
 
 /// Parses the metadata in `folder`.
-pub(crate) fn trace(folder: &Path) -> Result<Trace> {
-    let metadata = read(&folder.join("metadata"))?;
+pub(crate) fn read_metadata(folder: &Path) -> Result<Trace> {
+    let metadata = read_file(&folder.join("metadata"))?;
     let what = folder.display().to_string();
     Trace::parse(&metadata).map_err(|error| Error::output(what, error))
 }
 
 /// Bytes of the data streams of the trace in `folder` or somewhere below.
 pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
-    let sizes = streams(folder)?.into_iter().map(|path| {
+    let sizes = list_stream_files(folder)?.into_iter().map(|path| {
         let metadata = fs::metadata(&path);
         metadata.map(|it| it.len()).map_err(Error::io(format!("cannot look at {path:?}")))
     });
@@ -314,15 +325,15 @@ pub(crate) fn stream_bytes(folder: &Path) -> Result<u64> {
 }
 
 /// Returns the data streams of the trace in `folder` or somewhere below.
-pub(crate) fn streams(folder: &Path) -> Result<Vec<PathBuf>> {
-    let Some(folder) = trace_folder(folder, 0) else { return Ok(Vec::new()) };
+pub(crate) fn list_stream_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    let Some(folder) = find_trace_folder(folder, 0) else { return Ok(Vec::new()) };
     let entries = fs::read_dir(&folder).map_err(Error::io(format!("cannot read {folder:?}")))?;
     let paths = entries.filter_map(|entry| entry.ok()).map(|entry| entry.path());
     Ok(paths.filter(|path| path.is_file() && !path.ends_with("metadata")).collect())
 }
 
 /// Returns the first folder at or below `folder` that has metadata.
-pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
+pub(crate) fn find_trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     const DEPTH_MAX: u32 = 8;
     if folder.join("metadata").is_file() {
         return Some(folder.to_owned());
@@ -330,16 +341,17 @@ pub(crate) fn trace_folder(folder: &Path, depth: u32) -> Option<PathBuf> {
     let mut below: Vec<_> = fs::read_dir(folder).ok()?.filter_map(|entry| entry.ok()).collect();
     below.sort_by_key(fs::DirEntry::file_name);
     let mut folders = below.iter().map(fs::DirEntry::path).filter(|path| path.is_dir());
-    folders.find_map(|path| (depth < DEPTH_MAX).then(|| trace_folder(&path, depth + 1)).flatten())
+    folders
+        .find_map(|path| (depth < DEPTH_MAX).then(|| find_trace_folder(&path, depth + 1)).flatten())
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+fn read_file(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).map_err(Error::io(format!("cannot read {path:?}")))
 }
 
 /// Reads the packets of a stream, named `what` in errors, and calls `each` at the events of each
 /// packet. This can take seconds: Ctrl-C ends it.
-pub(crate) fn each_packet<'t>(
+pub(crate) fn for_each_packet<'t>(
     (trace, what): (&'t Trace, &str),
     bytes: &[u8],
     mut each: impl FnMut(
@@ -352,7 +364,7 @@ pub(crate) fn each_packet<'t>(
     let mut decoder = StreamDecoder::new(trace);
     let mut at = 0;
     while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         let window = Window::whole(rest);
@@ -369,13 +381,13 @@ pub(crate) fn each_packet<'t>(
 fn count_stream(
     of: (&Trace, &str),
     bytes: &[u8],
-    counted: &mut Counted,
+    counted: &mut TraceCounts,
     each: &mut impl FnMut(u64, u64),
 ) -> Result<()> {
-    let mut numbers = Numbers::default();
+    let mut numbers = NumberSink::default();
     let mut discarded = 0;
     let mut latest = None;
-    each_packet(of, bytes, |packet, decoder, window| {
+    for_each_packet(of, bytes, |packet, decoder, window| {
         match latest {
             None => counted.packets_before += packet.sequence.unwrap_or(0),
             Some(events) => {
@@ -386,7 +398,7 @@ fn count_stream(
         let before = numbers.events;
         discarded = packet.events_discarded.unwrap_or(discarded);
         counted.record_bytes += (decoder.content_bits() - decoder.position_bits()) / 8;
-        while let Some(event) = decoder.event(window)? {
+        while let Some(event) = decoder.begin_event(window)? {
             let clock = event.header.clock;
             event.read(&mut numbers)?;
             if let Some(number) = numbers.event_ends() {
@@ -408,7 +420,7 @@ fn count_stream(
 /// Finds each event's number: the last integer of its payload, or the one that ends a message, as
 /// in `… (17)`.
 #[derive(Default)]
-struct Numbers {
+struct NumberSink {
     in_fields: bool,
     current: Option<u64>,
     events: u64,
@@ -416,7 +428,7 @@ struct Numbers {
     last: Option<u64>,
 }
 
-impl Numbers {
+impl NumberSink {
     /// Ends an event; returns its number, if it has one.
     fn event_ends(&mut self) -> Option<u64> {
         self.events += 1;
@@ -426,20 +438,20 @@ impl Numbers {
     }
 }
 
-impl EventSink for Numbers {
+impl EventSink for NumberSink {
     fn begin_scope(&mut self, scope: Scope) {
         self.in_fields = scope == Scope::Fields;
     }
 }
 
-impl Sink for Numbers {
+impl Sink for NumberSink {
     fn integer(&mut self, _: &Integer, value: u64) {
         if self.in_fields {
             self.current = Some(value);
         }
     }
     fn text(&mut self, bytes: &[u8]) {
-        if let Some(number) = number_at_end(bytes).filter(|_| self.in_fields) {
+        if let Some(number) = parse_number_at_end(bytes).filter(|_| self.in_fields) {
             self.current = Some(number);
         }
     }
@@ -448,7 +460,7 @@ impl Sink for Numbers {
 }
 
 /// Parses the number of `… (17)`.
-fn number_at_end(text: &[u8]) -> Option<u64> {
+fn parse_number_at_end(text: &[u8]) -> Option<u64> {
     let text = text.strip_suffix(b")")?;
     let start = text.iter().rposition(|&byte| byte == b'(')?;
     std::str::from_utf8(&text[start + 1..]).ok()?.parse().ok()
@@ -483,7 +495,7 @@ impl RecorderSummary {
     }
 
     /// Checks that the trace has as many events as reported.
-    pub(crate) fn agrees(&self, did: &str, reported: u64, found: u64) -> Result<()> {
+    pub(crate) fn check_count(&self, did: &str, reported: u64, found: u64) -> Result<()> {
         if reported == found {
             return Ok(());
         }
@@ -494,98 +506,4 @@ impl RecorderSummary {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn summaries_are_read() {
-        let text = r#"{"programs": {"recorded": 1234567, "lost": 3, "overwritten": 4000, "cut": 1},
-            "kernel": null}"#;
-        let expected = RecorderSummary { recorded: 1_234_567, lost: 3, overwritten: 4000 };
-        assert_eq!(RecorderSummary::parse(text, "programs"), Some(expected));
-        assert_eq!(RecorderSummary::parse(text, "kernel"), None);
-        assert_eq!(RecorderSummary::parse("", "programs"), None);
-    }
-
-    #[test]
-    fn what_is_missing_at_the_begin_must_have_been_in_packets() {
-        let counted = |packets_before, events| Counted {
-            events,
-            packets_before,
-            full: Some((100, 101)),
-            ..Counted::default()
-        };
-        let account = |first: u64, packets, size| {
-            let emitted = [1000];
-            let mut threads = Threads::new(&emitted);
-            (first..1000).for_each(|number| threads.add(number));
-            threads.overwritten_in_packets(&counted(packets, 1000 - first), size)
-        };
-        for first in [392, 400, 412] {
-            let found = account(first, 4, Size::Same).expect("four packets");
-            assert_eq!((found.overwritten, found.is_complete()), (first, true));
-        }
-        // On from the 20th event on, or from the begin: packets are as many.
-        for (first, packets) in [(420, 4), (380, 4), (20, 0), (400, 3), (0, 1)] {
-            let error = account(first, packets, Size::Same).unwrap_err().to_string();
-            assert!(error.contains("missing at the begin"), "{error}");
-        }
-        account(420, 4, Size::Text).expect("numbers had fewer digits");
-        account(520, 4, Size::Text).expect_err("not so much fewer");
-        account(0, 0, Size::Same).expect("nothing was overwritten");
-        let none = Counted { packets_before: 1, ..Counted::default() };
-        assert_eq!(none.overwritten_range(Size::Same), None);
-    }
-
-    #[test]
-    fn each_number_is_there_once_or_lost() {
-        let kept = |numbers: &[u64], discarded| {
-            let mut threads = Threads::new(&[4]);
-            numbers.iter().for_each(|number| threads.add(*number));
-            let events = numbers.len() as u64;
-            threads.complete(&Counted { events, discarded, ..Counted::default() })
-        };
-        assert!(kept(&[0, 1, 2, 3], 0).expect("all").is_complete());
-        assert!(kept(&[0, 3], 2).expect("some").is_complete());
-        assert!(!kept(&[0, 3], 1).expect("fewer than are missing").is_complete());
-        // The right count with wrong numbers.
-        for numbers in [[0, 1, 1, 3], [0, 1, 2, 64]] {
-            let error = kept(&numbers, 0).unwrap_err().to_string();
-            assert!(error.contains("4 events, 3 with numbers of threads and once each"), "{error}");
-        }
-    }
-
-    #[test]
-    fn our_recorder_must_say_what_is_overwritten_as_others_packets_do() {
-        let found = |numbers: std::ops::Range<u64>, (lost, overwritten)| {
-            let mut threads = Threads::new(&[100]);
-            let recorded = numbers.end - numbers.start;
-            numbers.for_each(|number| threads.add(number));
-            let counted = Counted { events: recorded, discarded: lost, ..Counted::default() };
-            threads.summarized(&counted, &RecorderSummary { recorded, lost, overwritten })
-        };
-        assert!(found(40..100, (0, 40)).expect("the newest").is_complete());
-        assert!(found(0..100, (0, 0)).expect("all").is_complete());
-        assert!(found(40..100, (40, 0)).expect("the first are lost").is_complete());
-        assert!(found(40..90, (10, 40)).expect("the last are lost").is_complete());
-        assert!(!found(40..90, (0, 50)).expect("the last, and it says nothing").is_complete());
-        // On from the 40th event on: more are missing than were overwritten.
-        for reported in [0, 20, 60] {
-            let error = found(40..100, (0, reported)).unwrap_err().to_string();
-            assert!(error.contains(&format!("overwrote {reported} events")), "{error}");
-        }
-    }
-
-    #[test]
-    fn numbers_end_messages() {
-        assert_eq!(number_at_end(b"a name of 16 by (17)"), Some(17));
-        for text in [&b"none"[..], b"()", b"(x)", b"17)"] {
-            assert_eq!(number_at_end(text), None);
-        }
-    }
-
-    #[test]
-    fn where_there_is_no_trace_there_is_nothing() {
-        assert_eq!(count(Path::new("/nonexistent")).expect("no trace"), None);
-    }
-}
+mod tests;

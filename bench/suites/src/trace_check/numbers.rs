@@ -72,7 +72,7 @@ pub(crate) fn number_after(line: &str, before: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn numbers(of: impl IntoIterator<Item = u64>) -> Numbers {
+    fn make_numbers(of: impl IntoIterator<Item = u64>) -> Numbers {
         let mut numbers = Numbers::default();
         of.into_iter().for_each(|number| numbers.add(number));
         numbers
@@ -80,19 +80,20 @@ mod tests {
 
     #[test]
     fn all_numbers_must_be_there_or_accounted_for() {
-        let whole = numbers(0..10).account("it", 10, 0, 0).expect("all");
+        let whole = make_numbers(0..10).account("it", 10, 0, 0).expect("all");
         assert_eq!((whole.recorded, whole.is_complete()), (10, true));
-        let newest = numbers(6..10).account("it", 10, 0, 6).expect("the newest");
+        let newest = make_numbers(6..10).account("it", 10, 0, 6).expect("the newest");
         assert!(newest.is_complete());
-        let lossy = numbers([0, 1, 5, 9]).account("it", 10, 6, 0).expect("what is left");
+        let lossy = make_numbers([0, 1, 5, 9]).account("it", 10, 6, 0).expect("what is left");
         assert!(lossy.is_complete());
-        for (wrong, lost) in [(numbers([0, 1, 5, 9]), 5), (numbers(0..9), 0), (numbers([1, 0]), 0)]
+        for (wrong, lost) in
+            [(make_numbers([0, 1, 5, 9]), 5), (make_numbers(0..9), 0), (make_numbers([1, 0]), 0)]
         {
             assert!(wrong.account("it", 10, lost, 0).is_err(), "{wrong:?}");
         }
-        assert!(numbers(0..11).account("it", 10, 0, 0).is_err());
+        assert!(make_numbers(0..11).account("it", 10, 0, 0).is_err());
         // Nothing at all is for the engine to judge.
-        assert_eq!(numbers([]).account("it", 10, 10, 0).expect("none").recorded, 0);
+        assert_eq!(make_numbers([]).account("it", 10, 10, 0).expect("none").recorded, 0);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use trackway_bench_engine::case::{Case, Plan};
+use trackway_bench_engine::case::{BatchPlan, Case};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::Batch;
 use trackway_bench_engine::host::workspace::{Workspace, has};
@@ -86,7 +86,7 @@ impl Tracer for Absent {
         Err(Error::output(self.name(), "it is absent"))
     }
 
-    fn run(&mut self, _place: &Workspace, _case: &Case, _plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, _place: &Workspace, _case: &Case, _plan: &BatchPlan) -> Result<Vec<Batch>> {
         Err(Error::output(self.name(), "it is absent"))
     }
 

@@ -3,7 +3,7 @@
 
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Context, Mode, Payload};
+use trackway_bench_engine::case::{BufferState, Case, Context, Payload};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload;
@@ -51,7 +51,7 @@ impl Tracer for Baseline {
     }
 
     fn availability(&self, _place: &Workspace) -> Availability {
-        needs_compiler(has("cc"))
+        check_compiler(has("cc"))
     }
 
     fn supports(&self, case: &Case) -> bool {
@@ -83,8 +83,8 @@ impl Tracer for Baseline {
         false
     }
 
-    fn modes(&self) -> &'static [Mode] {
-        &[Mode::Overwrite]
+    fn modes(&self) -> &'static [BufferState] {
+        &[BufferState::Overwrite]
     }
 
     fn work(&self, case: &Case) -> &'static str {
@@ -99,7 +99,7 @@ impl Tracer for Baseline {
         &mut self,
         workspace: &Workspace,
         _: &Case,
-        _: Mode,
+        _: BufferState,
         arguments: &[String],
     ) -> Result<String> {
         let mut command = Command::new(workspace.path(self.program()));
@@ -114,14 +114,14 @@ impl Tracer for Baseline {
         if !self.starts_programs() {
             return Ok(None);
         }
-        launch(workspace, PROGRAM, count, |_| ()).map(Some)
+        measure_program_starts(workspace, PROGRAM, count, |_| ()).map(Some)
     }
 
     fn tear_down(&mut self) {}
 }
 
 /// Checks that there is a C compiler, which every tracer here needs.
-pub(super) fn needs_compiler(has_compiler: bool) -> Availability {
+pub(super) fn check_compiler(has_compiler: bool) -> Availability {
     if has_compiler {
         Availability::Ready
     } else {
@@ -130,7 +130,7 @@ pub(super) fn needs_compiler(has_compiler: bool) -> Availability {
 }
 
 /// Starts `program` `count` times, each command prepared by `prepare`.
-pub(super) fn launch(
+pub(super) fn measure_program_starts(
     workspace: &Workspace,
     program: &str,
     count: u32,
@@ -140,10 +140,11 @@ pub(super) fn launch(
     let program = workspace.path(program);
     let mut command = Command::new(&program);
     prepare(command.arg("threads"));
-    let threads = workload::threads(&child::run(&mut command, "counting threads")?.stdout)?;
+    let threads =
+        workload::parse_thread_count(&child::run(&mut command, "counting threads")?.stdout)?;
     let mut command = Command::new(launcher);
     prepare(command.arg(&program).arg(count.to_string()));
-    let us = workload::starts_us(&child::run(&mut command, "starting programs")?.stdout)?;
+    let us = workload::parse_starts_us(&child::run(&mut command, "starting programs")?.stdout)?;
     Ok(Starts { us, threads })
 }
 
@@ -165,7 +166,7 @@ mod tests {
     #[test]
     fn the_reason_names_the_compiler() {
         let missing = Availability::Missing("no C compiler (cc) is installed".to_owned());
-        assert_eq!(needs_compiler(false), missing);
-        assert_eq!(needs_compiler(true), Availability::Ready);
+        assert_eq!(check_compiler(false), missing);
+        assert_eq!(check_compiler(true), Availability::Ready);
     }
 }

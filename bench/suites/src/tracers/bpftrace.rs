@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::Command;
 
 use serde_json::Value;
-use trackway_bench_engine::case::{Case, Plan};
+use trackway_bench_engine::case::{BatchPlan, Case};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::Tracefs;
@@ -13,7 +13,7 @@ use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
-use super::ftrace::{PROBE_PROGRAM, probes};
+use super::ftrace::{PROBE_PROGRAM, check_probe_support};
 use super::{batch_arguments, name};
 
 /// Its output file, in the scratch folder.
@@ -36,7 +36,7 @@ impl Tracer for Bpftrace {
         }
         match Tracefs::find() {
             Err(_) => Availability::Missing("only root can use it, where tracefs is".to_owned()),
-            Ok(_) => probes(),
+            Ok(_) => check_probe_support(),
         }
     }
 
@@ -52,7 +52,7 @@ impl Tracer for Bpftrace {
         workspace.compile(PROBE_PROGRAM, &[]).map(|_| ())
     }
 
-    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &BatchPlan) -> Result<Vec<Batch>> {
         let program = workspace.path(PROBE_PROGRAM).display().to_string();
         if program.contains([' ', '\t', ':', '"']) {
             let message = format!("it cannot be told of a program at '{program}'");
@@ -61,17 +61,17 @@ impl Tracer for Bpftrace {
         let script = format!("usdt:{program}:lab:number {{ @ = count(); }}");
         let mut words = vec![program];
         words.extend(batch_arguments(case.payload.work(), case, plan, self.batch_events()));
-        let mut command = command(&script, &words, &workspace.path(OUTPUT));
+        let mut command = build_command(&script, &words, &workspace.path(OUTPUT));
         let finished = child::run(&mut command, self.name())?;
         // It prints other lines in between.
         let lines = finished.stdout.lines().filter(|line| line.starts_with("batch "));
-        let batches = workload::batches(&lines.collect::<Vec<&str>>().join("\n"))?;
+        let batches = workload::parse_batches(&lines.collect::<Vec<&str>>().join("\n"))?;
         self.emitted = batches.iter().map(|batch| batch.events).sum();
         Ok(batches)
     }
 
     fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
-        let results = BpftraceOutput::take(&workspace.path(OUTPUT))?;
+        let results = BpftraceOutput::read_and_remove(&workspace.path(OUTPUT))?;
         let (recorded, lost) = (results.count("@"), results.lost);
         Ok(Some(Account { emitted: self.emitted, recorded, lost, ..Account::default() }))
     }
@@ -81,7 +81,7 @@ impl Tracer for Bpftrace {
 
 /// Makes the command of bpftrace with a script, which runs these words, split at spaces, and writes
 /// lines of JSON.
-pub(super) fn command(script: &str, words: &[String], output: &Path) -> Command {
+pub(super) fn build_command(script: &str, words: &[String], output: &Path) -> Command {
     let mut command = Command::new("bpftrace");
     command.args(["-f", "json", "-e", script, "-c", &words.join(" "), "-o"]).arg(output);
     command
@@ -98,7 +98,7 @@ pub(super) struct BpftraceOutput {
 
 impl BpftraceOutput {
     /// Reads and removes the file, so that the next run cannot leave it unchanged.
-    pub(super) fn take(file: &Path) -> Result<Self> {
+    pub(super) fn read_and_remove(file: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(file);
         let text = text.map_err(Error::io("cannot read what bpftrace wrote"))?;
         let _ = std::fs::remove_file(file);

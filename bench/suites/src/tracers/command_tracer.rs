@@ -5,21 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::{self, Finished};
+use trackway_bench_engine::host::child::{self, ProgramOutput};
 use trackway_bench_engine::host::workspace::{BuildTools, Workspace};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer as _};
 
 use super::daemon::Daemon;
-use super::kernel::Keep;
+use super::kernel::EventStorage;
 use super::lttng::Lttng;
-use super::trackway::{account, in_window, write_to};
-use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use super::trackway::{account_of_trace, set_trace_output, set_window};
+use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use crate::trace_check;
-use crate::trace_check::marks::{FoundMarks, Made, Side};
+use crate::trace_check::marks::{FoundMarks, MadeMarks, MarkEvent};
 
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "whole-trace";
+const TRACE_FOLDER: &str = "whole-trace";
 /// Longest that a command has, in seconds.
 const LIMIT_S: u64 = 60;
 /// LTTng's library that traces calls of the allocator, where the loader finds it.
@@ -29,49 +29,49 @@ pub(crate) const LTTNG_LIBC: &str = "liblttng-ust-libc-wrapper.so.1";
 pub(crate) const NO_HELPER: &str = "libtrackway-libc.so is not beside this executable";
 
 /// Returns the preload helper, if it is here.
-pub(crate) fn helper(tools: &BuildTools) -> Option<PathBuf> {
+pub(crate) fn find_preload_helper(tools: &BuildTools) -> Option<PathBuf> {
     let helper = tools.library.as_ref()?.with_file_name("libtrackway-libc.so");
     helper.is_file().then_some(helper)
 }
 
 /// The known events of a command.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Known {
+pub(crate) enum KnownEvents {
     /// Their number.
     Count(u64),
     /// Its marks, which are among its calls of the allocator.
-    Marks(Keep),
+    Marks(EventStorage),
 }
 
 /// The result of a command.
 #[derive(Debug)]
-pub(crate) struct CommandTracer {
-    pub(crate) finished: Finished,
+pub(crate) struct CommandOutcome {
+    pub(crate) finished: ProgramOutput,
     /// The account of its known events.
     pub(crate) account: Account,
     /// Number of events that the tracer reports.
     pub(crate) events: u64,
 }
 
-impl CommandTracer {
+impl CommandOutcome {
     /// Makes the result of a command whose trace is in a folder, with the account of all events by
     /// `tracer`.
     fn new(
         tracer: &str,
         trace: &Path,
-        finished: Finished,
-        known: Known,
+        finished: ProgramOutput,
+        known: KnownEvents,
         all: Account,
     ) -> Result<Self> {
         let events = all.recorded + all.lost + all.overwritten;
         let all = Account { emitted: events, ..all };
         let account = match known {
-            Known::Count(emitted) => Account { emitted, ..all },
-            Known::Marks(keep) => {
-                let made = Made::of(&finished.stdout)?;
+            KnownEvents::Count(emitted) => Account { emitted, ..all },
+            KnownEvents::Marks(keep) => {
+                let made = MadeMarks::of(&finished.stdout)?;
                 let made = made.ok_or_else(|| Error::output("workload", "it makes no marks"))?;
-                let seen = FoundMarks::in_trace(trace)?;
-                made.account(tracer, (&seen, &[Side::Allocation]), keep, &all)?
+                let seen = FoundMarks::read_trace(trace)?;
+                made.account(tracer, (&seen, &[MarkEvent::Allocation]), keep, &all)?
             }
         };
         Ok(Self { finished, account, events })
@@ -79,25 +79,25 @@ impl CommandTracer {
 }
 
 /// Runs a command under `trackway record OPTIONS`, with buffers of `bytes` for each CPU.
-pub(crate) fn trackway(
+pub(crate) fn record_with_trackway(
     workspace: &Workspace,
     options: &[&str],
     bytes: u64,
     words: &[String],
-    known: Known,
-) -> Result<CommandTracer> {
-    workspace.clear(TRACE);
-    let trace = workspace.path(TRACE);
+    known: KnownEvents,
+) -> Result<CommandOutcome> {
+    workspace.clear(TRACE_FOLDER);
+    let trace = workspace.path(TRACE_FOLDER);
     let mut command = Command::new(&workspace.tools.trackway);
-    in_window(&mut command, workspace.window_dir());
+    set_window(&mut command, workspace.window_dir());
     command.env("TRACKWAY_RUN_DIR", workspace.path("run"));
     command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
-    write_to(&mut command, &trace);
+    set_trace_output(&mut command, &trace);
     command.arg("--").args(words);
     let finished = child::run_for(&mut command, "trackway record", LIMIT_S)?;
-    let all = account(&trace, 0)?;
-    let whole = CommandTracer::new("trackway record", &trace, finished, known, all);
-    workspace.clear(TRACE);
+    let all = account_of_trace(&trace, 0)?;
+    let whole = CommandOutcome::new("trackway record", &trace, finished, known, all);
+    workspace.clear(TRACE_FOLDER);
     whole
 }
 
@@ -145,14 +145,14 @@ impl Ust {
         workspace: &Workspace,
         (rule, preload, bytes): (&str, Option<&str>, u64),
         words: &[String],
-        known: Known,
-    ) -> Result<CommandTracer> {
-        workspace.clear(TRACE);
-        let trace = workspace.path(TRACE);
+        known: KnownEvents,
+    ) -> Result<CommandOutcome> {
+        workspace.clear(TRACE_FOLDER);
+        let trace = workspace.path(TRACE_FOLDER);
         let session = UstSession {
             name: SESSION,
             is_snapshot: false,
-            channel: &rings(bytes, SUB_BUFFERS),
+            channel: &ring_options(bytes, SUB_BUFFERS),
             rules: &[rule],
             filter: None,
             contexts: &[],
@@ -166,12 +166,12 @@ impl Ust {
             }
             child::run_for(&mut command, "lttng-ust", LIMIT_S)
         });
-        let ended = ust_session::end(&self.0, SESSION, false);
+        let ended = ust_session::end_session(&self.0, SESSION, false);
         let finished = run?;
         ended?;
-        let all = trace_check::counted(&trace, 0)?;
-        let whole = CommandTracer::new("lttng-ust", &trace, finished, known, all);
-        workspace.clear(TRACE);
+        let all = trace_check::account_by_count(&trace, 0)?;
+        let whole = CommandOutcome::new("lttng-ust", &trace, finished, known, all);
+        workspace.clear(TRACE_FOLDER);
         whole
     }
 }

@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::cleanup_shell::CleanupShell;
-use trackway_bench_engine::host::workspace::{Workspace, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, create_private_dir};
 use trackway_bench_engine::signals;
 
 /// Folder of root's sockets.
@@ -33,7 +33,7 @@ const RUN: &CStr = c"/var/run";
 /// `/.lttng/ustconsumerd64/health`, more or less, and `sockaddr_un` has 107.
 const HOME_BYTES_MAX: usize = 64;
 /// Time that the daemon has to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// Interval of requests meanwhile.
 const INTERVAL: Duration = Duration::from_millis(10);
 
@@ -51,26 +51,26 @@ impl LttngHome {
     /// Makes the folders, in the scratch folder.
     pub(crate) fn new(workspace: &Workspace) -> Result<Self> {
         let home = workspace.path("lttng-home");
-        make_dir(&home)?;
+        create_private_dir(&home)?;
         // SAFETY: geteuid has no preconditions.
         if unsafe { libc::geteuid() } != 0 {
-            let (home, _opened) = short(home)?;
+            let (home, _opened) = shorten_path(home)?;
             return Ok(Self { home, _opened, run: None });
         }
         let run = workspace.path("lttng-run");
-        make_dir(&run)?;
-        make_dir(&run.join("lttng"))?;
+        create_private_dir(&run)?;
+        create_private_dir(&run.join("lttng"))?;
         let run = CString::new(run.as_os_str().as_bytes());
         let run = run.map_err(|error| Error::output("scratch folder", error))?;
         Ok(Self { home, _opened: None, run: Some(run) })
     }
 
     /// Makes `command` a process that finds the bench's daemon only.
-    pub(crate) fn enter(&self, command: &mut Command) {
+    pub(crate) fn set_environment(&self, command: &mut Command) {
         command.env("LTTNG_HOME", &self.home).env_remove("LTTNG_RUNDIR").env_remove("LD_PRELOAD");
         if let Some(run) = self.run.clone() {
             // SAFETY: between fork and exec it only makes system calls, on memory made before.
-            unsafe { command.pre_exec(move || lay_over(&run, RUN)) };
+            unsafe { command.pre_exec(move || mount_over(&run, RUN)) };
         }
     }
 }
@@ -78,7 +78,7 @@ impl LttngHome {
 /// Returns a name of a folder that is short enough for sockets in it. A long name is replaced by
 /// one through the returned descriptor, which is valid as long as that is open, and leaves nothing
 /// in the file system.
-fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
+fn shorten_path(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
     if folder.as_os_str().len() <= HOME_BYTES_MAX {
         return Ok((folder, None));
     }
@@ -88,7 +88,7 @@ fn short(folder: PathBuf) -> Result<(PathBuf, Option<Arc<File>>)> {
 }
 
 /// Moves the calling process to a mount namespace in which `folder` is seen at `at`.
-fn lay_over(folder: &CStr, at: &CStr) -> io::Result<()> {
+fn mount_over(folder: &CStr, at: &CStr) -> io::Result<()> {
     let private = libc::MS_REC | libc::MS_PRIVATE;
     let (none, root) = (c"none".as_ptr(), c"/".as_ptr());
     // SAFETY: all strings are NUL-terminated; the kernel ignores the type and data of these mounts.
@@ -118,7 +118,7 @@ impl Daemon {
         let file = File::create(&log).map_err(Error::io(format!("cannot write {log:?}")))?;
         let words = ["lttng-sessiond", "--no-kernel"];
         let (cleanup_shell, pid) =
-            CleanupShell::of_daemon(&words, file, |command| home.enter(command))?;
+            CleanupShell::of_daemon(&words, file, |command| home.set_environment(command))?;
         let mut daemon = Self { home, log, pid, cleanup_shell };
         daemon.wait_until_ready()?;
         Ok(daemon)
@@ -130,7 +130,7 @@ impl Daemon {
             match self.lttng(&["list"]) {
                 Ok(()) => return Ok(()),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                Err(error) if begin.elapsed() > PATIENCE => return Err(error),
+                Err(error) if begin.elapsed() > START_TIMEOUT => return Err(error),
                 Err(_) => {}
             }
             if self.cleanup_shell.has_ended() {
@@ -151,19 +151,19 @@ impl Daemon {
     /// Makes a command that finds the daemon.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
-        self.enter(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
     /// Makes `command` one that finds the daemon.
-    pub(crate) fn enter(&self, command: &mut Command) {
-        self.home.enter(command);
+    pub(crate) fn set_environment(&self, command: &mut Command) {
+        self.home.set_environment(command);
     }
 
     /// Processes of the daemon: itself and its descendants.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let mut known = vec![self.pid];
-        let parents = parents();
+        let parents = list_process_parents();
         let mut at = 0;
         while let Some(&parent) = known.get(at) {
             known.extend(parents.iter().filter(|pair| pair.1 == parent).map(|pair| pair.0));
@@ -175,14 +175,14 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        if signals::stopped() {
+        if signals::is_stopped() {
             self.cleanup_shell.hurry();
         }
     }
 }
 
 /// Returns all processes with their parents, from proc_pid_stat(5).
-fn parents() -> Vec<(u32, u32)> {
+fn list_process_parents() -> Vec<(u32, u32)> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     pids.filter_map(|pid| {
@@ -201,6 +201,6 @@ mod tests {
     #[test]
     fn our_parent_is_among_all() {
         let me = std::process::id();
-        assert!(parents().iter().any(|&(pid, parent)| pid == me && parent != 0));
+        assert!(list_process_parents().iter().any(|&(pid, parent)| pid == me && parent != 0));
     }
 }

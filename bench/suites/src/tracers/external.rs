@@ -39,7 +39,7 @@ pub(crate) mod name {
 }
 
 /// Returns all of them, in the order of their rows.
-pub(super) fn all() -> Vec<Box<dyn Tracer>> {
+pub(super) fn external_tracers() -> Vec<Box<dyn Tracer>> {
     let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Uftrace::default()),
         Box::new(Peer::tracy()),
@@ -55,5 +55,5 @@ pub(super) fn all() -> Vec<Box<dyn Tracer>> {
 
 /// Returns true if the tracer of this name is one of them.
 pub(crate) fn is_external(name: &str) -> bool {
-    all().iter().any(|tracer| tracer.name() == name)
+    external_tracers().iter().any(|tracer| tracer.name() == name)
 }

@@ -14,28 +14,28 @@ use trackway_bench_engine::host::workload;
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::Flow;
 
-use super::text;
+use super::format_number;
 use crate::trace_check;
 
 /// Arguments of a workload program that emits from two threads for so long.
-pub(super) fn arguments(milliseconds: u32) -> [String; 4] {
-    ["for".to_owned(), "number".to_owned(), text(2), text(milliseconds.into())]
+pub(super) fn workload_arguments(milliseconds: u32) -> [String; 4] {
+    ["for".to_owned(), "number".to_owned(), format_number(2), format_number(milliseconds.into())]
 }
 
 /// Makes the flow from the timings, the workload's output and the trace, which is then removed.
 /// `account` gets the number of events of each thread.
-pub(super) fn of(
+pub(super) fn compute_flow(
     output: &str,
     trace: &Path,
     account: impl FnOnce(&[u64]) -> Result<Account>,
 ) -> Result<Flow> {
     let (began, lines) = output.split_once('\n').unwrap_or((output, ""));
-    let [began_ns] = workload::numbers(began, "began")?;
-    let threads = workload::emitted(lines)?;
+    let [began_ns] = workload::parse_numbers(began, "began")?;
+    let threads = workload::parse_emitted(lines)?;
     let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or_default();
     let seconds = longest_ns as f64 / 1e9;
     let failed = || Error::io(format!("cannot look at the streams of {trace:?}"));
-    let streams = trace_check::streams(trace)?.into_iter().map(File::open);
+    let streams = trace_check::list_stream_files(trace)?.into_iter().map(File::open);
     let streams: Vec<File> = streams.collect::<io::Result<_>>().map_err(failed())?;
     let last_ns = last_write_ns(&streams).map_err(failed())?;
     let begin = Instant::now();
@@ -91,11 +91,11 @@ mod tests {
         let account = |emitted: &[u64]| {
             Ok(Account { emitted: emitted.iter().sum(), recorded: 15, ..Account::default() })
         };
-        let flow = of(&output, &trace, account).expect("a flow");
+        let flow = compute_flow(&output, &trace, account).expect("a flow");
         assert_eq!((flow.emitting_seconds, flow.written_seconds), (2.0, 3.0));
         assert!(flow.account.is_complete() && !trace.exists());
-        let missing = of(&output, &trace, account).unwrap_err().to_string();
+        let missing = compute_flow(&output, &trace, account).unwrap_err().to_string();
         assert!(missing.contains("cannot look at the streams"), "{missing}");
-        of("emitted 0 7 2000000000 5\n", &trace, account).expect_err("no beginning");
+        compute_flow("emitted 0 7 2000000000 5\n", &trace, account).expect_err("no beginning");
     }
 }

@@ -6,15 +6,15 @@ use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::case::{BufferState, Case};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Instance, Tracefs, Uprobe, read_pages};
-use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, create_private_dir, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
-use super::baseline::needs_compiler;
+use super::baseline::check_compiler;
 use super::probe::Probe;
 use super::{PRODUCER_BYTES, RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
@@ -74,8 +74,13 @@ impl Ftrace {
     }
 
     /// Records the workload.
-    fn record(&self, workspace: &Workspace, mode: Mode, arguments: &[String]) -> Result<String> {
-        let bytes = if mode == Mode::Overwrite { RING_BYTES } else { PRODUCER_BYTES };
+    fn record(
+        &self,
+        workspace: &Workspace,
+        mode: BufferState,
+        arguments: &[String],
+    ) -> Result<String> {
+        let bytes = if mode == BufferState::Overwrite { RING_BYTES } else { PRODUCER_BYTES };
         self.instance()?.write("buffer_size_kb", &(bytes >> 10).to_string())?;
         self.instance()?.clear()?;
         let mut command = match self.source {
@@ -95,14 +100,14 @@ impl Ftrace {
     }
 
     /// Computes the account of the events.
-    fn found(&self) -> Result<Account> {
+    fn read_account(&self) -> Result<Account> {
         let instance = self.instance()?;
         let stats = instance.stats()?;
         let mut numbers = Numbers::default();
         // The thread stayed on one CPU, so that all events are in one buffer: whole traces, which
         // are merged, take far longer to read.
         for cpu in instance.cpus() {
-            read(&cpu.join("trace"), &mut numbers)?;
+            read_numbers(&cpu.join("trace"), &mut numbers)?;
         }
         if numbers.events() != stats.entries {
             let (there, said) = (numbers.events(), stats.entries);
@@ -122,9 +127,12 @@ impl Ftrace {
     /// Moves the buffers' pages to files, as trace-cmd does: as they are.
     fn save(&self, workspace: &Workspace) -> Result<()> {
         workspace.clear(PAGES);
-        make_dir(&workspace.path(PAGES))?;
+        create_private_dir(&workspace.path(PAGES))?;
         for (cpu, folder) in self.instance()?.cpus().iter().enumerate() {
-            save(&folder.join("trace_pipe_raw"), &workspace.path(PAGES).join(cpu.to_string()))?;
+            save_pages(
+                &folder.join("trace_pipe_raw"),
+                &workspace.path(PAGES).join(cpu.to_string()),
+            )?;
         }
         Ok(())
     }
@@ -140,9 +148,9 @@ impl Tracer for Ftrace {
 
     fn availability(&self, _place: &Workspace) -> Availability {
         match self.source {
-            EventSource::Uprobe => uprobes(),
+            EventSource::Uprobe => check_uprobe_support(),
             EventSource::Marker => match Tracefs::find() {
-                Ok(_) => needs_compiler(has("cc")),
+                Ok(_) => check_compiler(has("cc")),
                 Err(reason) => Availability::Missing(reason),
             },
         }
@@ -159,7 +167,9 @@ impl Tracer for Ftrace {
     fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
         let tracefs = Tracefs::find().map_err(|reason| Error::output(self.name(), reason))?;
         match self.source {
-            EventSource::Uprobe => self.uprobe = Some(probe(workspace, &tracefs, "ftrace")?),
+            EventSource::Uprobe => {
+                self.uprobe = Some(create_uprobe(workspace, &tracefs, "ftrace")?)
+            }
             EventSource::Marker => workspace.compile(MARKER_PROGRAM, &[]).map(|_| ())?,
         }
         self.instance = Some(Instance::new(&tracefs, self.name(), RING_BYTES >> 10)?);
@@ -172,18 +182,18 @@ impl Tracer for Ftrace {
     }
 
     fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
-        self.found().map(Some)
+        self.read_account().map(Some)
     }
 
-    fn modes(&self) -> &'static [Mode] {
-        &[Mode::Overwrite]
+    fn modes(&self) -> &'static [BufferState] {
+        &[BufferState::Overwrite]
     }
 
     fn emit(
         &mut self,
         workspace: &Workspace,
         _case: &Case,
-        mode: Mode,
+        mode: BufferState,
         arguments: &[String],
     ) -> Result<String> {
         self.record(workspace, mode, arguments)
@@ -191,7 +201,7 @@ impl Tracer for Ftrace {
 
     fn account(&mut self, workspace: &Workspace, emitted: &[u64]) -> Result<Option<Account>> {
         self.remember(emitted);
-        let account = self.found()?;
+        let account = self.read_account()?;
         self.save(workspace)?;
         Ok(Some(account))
     }
@@ -208,7 +218,7 @@ impl Tracer for Ftrace {
 }
 
 /// Adds the numbers of the events in a buffer, as text: `… number: (0x55…) value=17`.
-pub(super) fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
+pub(super) fn read_numbers(path: &Path, numbers: &mut Numbers) -> Result<()> {
     let what = || format!("cannot read {}", path.display());
     let file = File::open(path).map_err(Error::io(what()))?;
     for line in BufReader::new(file).lines() {
@@ -221,41 +231,45 @@ pub(super) fn read(path: &Path, numbers: &mut Numbers) -> Result<()> {
 }
 
 /// Moves the pages of a buffer to a file, without waiting for more.
-fn save(from: &Path, to: &Path) -> Result<()> {
+fn save_pages(from: &Path, to: &Path) -> Result<()> {
     let mut pages = Vec::new();
     read_pages(from, PRODUCER_BYTES, |page| pages.extend(page))?;
     std::fs::write(to, pages).map_err(Error::io(format!("cannot write {}", to.display())))
 }
 
 /// Checks the requirements of uprobe events on probes.
-pub(super) fn uprobes() -> Availability {
+pub(super) fn check_uprobe_support() -> Availability {
     match Tracefs::find() {
         Err(reason) => Availability::Missing(reason),
         Ok(tracefs) if !tracefs.has("uprobe_events") => {
             Availability::Missing("this kernel has no uprobe events".to_owned())
         }
-        Ok(_) => probes(),
+        Ok(_) => check_probe_support(),
     }
 }
 
 /// Checks the requirements of programs with probes.
-pub(super) fn probes() -> Availability {
+pub(super) fn check_probe_support() -> Availability {
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
     if includes.iter().any(|folder| Path::new(folder).join("sys/sdt.h").is_file()) {
-        needs_compiler(has("cc"))
+        check_compiler(has("cc"))
     } else {
         Availability::Missing("systemtap-sdt-dev is not installed".to_owned())
     }
 }
 
 /// Makes a uprobe event of this name on the workload's probe.
-pub(super) fn probe(workspace: &Workspace, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
-    probe_of(&workspace.compile(PROBE_PROGRAM, &[])?, tracefs, event)
+pub(super) fn create_uprobe(
+    workspace: &Workspace,
+    tracefs: &Tracefs,
+    event: &str,
+) -> Result<Uprobe> {
+    create_uprobe_of(&workspace.compile(PROBE_PROGRAM, &[])?, tracefs, event)
 }
 
 /// Makes a uprobe event of this name on another program's probe.
-pub(super) fn probe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
+pub(super) fn create_uprobe_of(program: &Path, tracefs: &Tracefs, event: &str) -> Result<Uprobe> {
     let probe = Probe::find(program, PROBE)?;
     Uprobe::new(tracefs, event, program, probe.offset, &probe.fetch)
 }
@@ -272,7 +286,7 @@ mod tests {
         };
         let instance = Instance::new(&tracefs, "off", 64).expect("an instance");
         let ftrace = Ftrace { emitted: 1000, instance: Some(instance), ..Ftrace::uprobe() };
-        let error = ftrace.found().unwrap_err().to_string();
+        let error = ftrace.read_account().unwrap_err().to_string();
         let expected = "ftrace-uprobe: 1000 events are not there, and it says that 0 are lost";
         assert_eq!(error, expected);
     }
@@ -284,7 +298,7 @@ mod tests {
                     CPU:0 [LOST 4 EVENTS]\n  marker-1 [000] . 5.2: tracing_mark_write: value=9\n";
         std::fs::write(&path, text).expect("a file");
         let mut numbers = Numbers::default();
-        read(&path, &mut numbers).expect("two events");
+        read_numbers(&path, &mut numbers).expect("two events");
         std::fs::remove_file(&path).expect("removed");
         assert_eq!((numbers.events(), numbers.missing(10)), (2, 0));
     }

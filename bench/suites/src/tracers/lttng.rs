@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::rc::Rc;
 
-use trackway_bench_engine::case::{Case, Context, Mode, Payload, Plan};
+use trackway_bench_engine::case::{BatchPlan, BufferState, Case, Context, Payload};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::machine::Machine;
@@ -17,17 +17,17 @@ use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Flow, Starts, Tracer};
 
-use super::baseline::{launch, needs_compiler};
+use super::baseline::{check_compiler, measure_program_starts};
 use super::daemon::{Daemon, LttngHome};
-use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use super::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
 use super::{batch_arguments, flow, name};
-use crate::trace_check::{self, Size};
+use crate::trace_check::{self, EventSizeKind};
 
 /// The workload.
 const PROGRAM: &str = "lttng";
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "lttng-trace";
+const TRACE_FOLDER: &str = "lttng-trace";
 
 /// The daemon that both adapters use; it ends when the last of them is dropped.
 pub(super) type SharedDaemon = Rc<RefCell<Option<Daemon>>>;
@@ -52,33 +52,38 @@ enum Variant {
 pub(crate) struct Lttng {
     variant: Variant,
     daemon: SharedDaemon,
-    mode: Mode,
+    mode: BufferState,
     /// Events of the latest run, by thread.
     emitted: Vec<u64>,
 }
 
 impl Lttng {
     fn new(variant: Variant, daemon: &SharedDaemon) -> Self {
-        Self { variant, daemon: Rc::clone(daemon), mode: Mode::Overwrite, emitted: Vec::new() }
+        Self {
+            variant,
+            daemon: Rc::clone(daemon),
+            mode: BufferState::Overwrite,
+            emitted: Vec::new(),
+        }
     }
 
     /// Makes the adapter with the daemon, without a session.
-    pub(super) fn off(daemon: &SharedDaemon) -> Self {
+    pub(super) fn without_session(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Off, daemon)
     }
 
     /// Makes the recording variant, with a daemon that no other program uses.
     pub(crate) fn with_own_daemon() -> Self {
-        Self::on(&shared_daemon())
+        Self::with_tracepoints(&shared_daemon())
     }
 
     /// Makes the recording adapter.
-    pub(super) fn on(daemon: &SharedDaemon) -> Self {
+    pub(super) fn with_tracepoints(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Tracepoint, daemon)
     }
 
     /// Makes the adapter that records text.
-    pub(super) fn tracef(daemon: &SharedDaemon) -> Self {
+    pub(super) fn with_tracef(daemon: &SharedDaemon) -> Self {
         Self::new(Variant::Tracef, daemon)
     }
 
@@ -93,25 +98,25 @@ impl Lttng {
 
     /// Makes and starts a session that writes to a new folder, with buffers of this number of bytes
     /// and sub-buffers for each CPU.
-    fn begin(
+    fn start_session(
         &self,
         workspace: &Workspace,
-        mode: Mode,
+        mode: BufferState,
         (bytes, count): (u64, u64),
         case: &Case,
     ) -> Result<()> {
-        workspace.clear(TRACE);
+        workspace.clear(TRACE_FOLDER);
         let rule = if case.payload == Payload::Printf { "lttng_ust_tracef:*" } else { "lab:*" };
         let session = UstSession {
             name: SESSION,
-            is_snapshot: mode == Mode::Overwrite,
-            channel: &rings(bytes, count),
+            is_snapshot: mode == BufferState::Overwrite,
+            channel: &ring_options(bytes, count),
             rules: &[rule],
             filter: None,
             contexts: if case.context == Context::Vtid { &["vtid"] } else { &[] },
         };
         let daemon = self.daemon()?;
-        session.begin_again(&daemon, &workspace.path(TRACE))
+        session.begin_again(&daemon, &workspace.path(TRACE_FOLDER))
     }
 
     /// Records at least this number of events, numbered and with the thread's id, to `folder`,
@@ -140,7 +145,7 @@ impl Lttng {
         command.env("LTTNG_UST_ALLOW_BLOCKING", "1").args(["batches", "number"]);
         command.args([threads, batches, BATCH_EVENTS].map(|number| number.to_string()));
         child::run(&mut command, self.name())?;
-        ust_session::end(&daemon, SESSION, false)?;
+        ust_session::end_session(&daemon, SESSION, false)?;
         Ok(threads * batches * BATCH_EVENTS)
     }
 
@@ -159,14 +164,16 @@ impl Tracer for Lttng {
     }
 
     fn availability(&self, workspace: &Workspace) -> Availability {
-        let missing = missing(has, |path| Path::new(path).is_file());
+        let missing = check_packages(has, |path| Path::new(path).is_file());
         if missing != Availability::Ready {
             return missing;
         }
         // Checks that the bench's processes can be isolated from others, and still see its folder.
         let tried = LttngHome::new(workspace).and_then(|home| {
             let mut command = Command::new("sh");
-            home.enter(command.args(["-c", "test -d \"$1\"", "sh"]).arg(workspace.path("")));
+            home.set_environment(
+                command.args(["-c", "test -d \"$1\"", "sh"]).arg(workspace.path("")),
+            );
             child::run(&mut command, "a mount namespace")
         });
         match tried {
@@ -199,21 +206,24 @@ impl Tracer for Lttng {
         Ok(())
     }
 
-    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &BatchPlan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
-        let batches = workload::batches(&output)?;
-        self.emitted = workload::emitted_by_thread(&batches);
+        let output = self.emit(workspace, case, BufferState::Overwrite, &arguments)?;
+        let batches = workload::parse_batches(&output)?;
+        self.emitted = workload::count_events_by_thread(&batches);
         Ok(batches)
     }
 
     fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
-        let trace = workspace.path(TRACE);
-        let size = if self.variant == Variant::Tracef { Size::Text } else { Size::Same };
+        let trace = workspace.path(TRACE_FOLDER);
+        let size =
+            if self.variant == Variant::Tracef { EventSizeKind::Text } else { EventSizeKind::Same };
         match (self.variant, self.mode) {
             (Variant::Off, _) => Ok(None),
-            (_, Mode::Overwrite) => trace_check::overwritten(&trace, &self.emitted, size).map(Some),
-            _ => trace_check::complete(&trace, &self.emitted).map(Some),
+            (_, BufferState::Overwrite) => {
+                trace_check::account_with_overwrites(&trace, &self.emitted, size).map(Some)
+            }
+            _ => trace_check::account_without_overwrites(&trace, &self.emitted).map(Some),
         }
     }
 
@@ -221,26 +231,30 @@ impl Tracer for Lttng {
         self.is_on()
     }
 
-    fn modes(&self) -> &'static [Mode] {
-        if self.variant == Variant::Tracepoint { &Mode::ALL } else { &[Mode::Overwrite] }
+    fn modes(&self) -> &'static [BufferState] {
+        if self.variant == Variant::Tracepoint {
+            &BufferState::ALL
+        } else {
+            &[BufferState::Overwrite]
+        }
     }
 
     fn emit(
         &mut self,
         workspace: &Workspace,
         case: &Case,
-        mode: Mode,
+        mode: BufferState,
         arguments: &[String],
     ) -> Result<String> {
         self.mode = mode;
         if self.is_on() {
-            self.begin(workspace, mode, buffers(mode), case)?;
+            self.start_session(workspace, mode, buffer_dimensions(mode), case)?;
         }
         let mut command = self.workload(workspace)?;
         let finished = child::run(command.args(arguments), self.name())?;
         if self.is_on() {
             let daemon = self.daemon()?;
-            ust_session::end(&daemon, SESSION, mode == Mode::Overwrite)?;
+            ust_session::end_session(&daemon, SESSION, mode == BufferState::Overwrite)?;
         }
         Ok(finished.stdout)
     }
@@ -251,7 +265,7 @@ impl Tracer for Lttng {
     }
 
     fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
-        self.is_on().then(|| workspace.path(TRACE))
+        self.is_on().then(|| workspace.path(TRACE_FOLDER))
     }
 
     fn streams(&self) -> bool {
@@ -271,18 +285,19 @@ impl Tracer for Lttng {
         if !self.streams() {
             return Ok(None);
         }
-        self.begin(workspace, Mode::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
+        self.start_session(workspace, BufferState::Steady, (bytes, SUB_BUFFERS), &Case::SIMPLEST)?;
         let mut command = self.workload(workspace)?;
-        let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
+        let finished =
+            child::run(command.args(flow::workload_arguments(milliseconds)), self.name())?;
         // The command waits until all is written.
         self.daemon()?.lttng(&["stop", SESSION])?;
-        let trace = workspace.path(TRACE);
+        let trace = workspace.path(TRACE_FOLDER);
         let account = |emitted: &[u64]| {
             let daemon = self.daemon()?;
-            ust_session::end(&daemon, SESSION, false)?;
-            trace_check::complete(&trace, emitted)
+            ust_session::end_session(&daemon, SESSION, false)?;
+            trace_check::account_without_overwrites(&trace, emitted)
         };
-        flow::of(&finished.stdout, &trace, account).map(Some)
+        flow::compute_flow(&finished.stdout, &trace, account).map(Some)
     }
 
     fn starts(&mut self, workspace: &Workspace, count: u32) -> Result<Option<Starts>> {
@@ -290,7 +305,8 @@ impl Tracer for Lttng {
             return Ok(None);
         }
         let daemon = self.daemon()?;
-        launch(workspace, PROGRAM, count, |command| daemon.enter(command)).map(Some)
+        measure_program_starts(workspace, PROGRAM, count, |command| daemon.set_environment(command))
+            .map(Some)
     }
 
     fn tear_down(&mut self) {
@@ -299,16 +315,16 @@ impl Tracer for Lttng {
 }
 
 /// Bytes of a mode's buffers for each CPU, and how many sub-buffers these have.
-const fn buffers(mode: Mode) -> (u64, u64) {
+const fn buffer_dimensions(mode: BufferState) -> (u64, u64) {
     match mode {
-        Mode::Overwrite => (RING_BYTES, SUB_BUFFERS),
-        Mode::Steady => (FLOW_BYTES, SUB_BUFFERS),
-        Mode::Producer => (PRODUCER_BYTES, PRODUCER_SUB_BUFFERS),
+        BufferState::Overwrite => (RING_BYTES, SUB_BUFFERS),
+        BufferState::Steady => (FLOW_BYTES, SUB_BUFFERS),
+        BufferState::Producer => (PRODUCER_BYTES, PRODUCER_SUB_BUFFERS),
     }
 }
 
 /// Checks that LTTng's packages are installed.
-fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availability {
+fn check_packages(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availability {
     let multiarch = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
     let includes = ["/usr/include", "/usr/local/include", multiarch.as_str()];
     let has_header =
@@ -320,7 +336,7 @@ fn missing(has: impl Fn(&str) -> bool, is_file: impl Fn(&str) -> bool) -> Availa
     } else if !has_header() {
         Availability::Missing("liblttng-ust-dev is not installed".to_owned())
     } else {
-        needs_compiler(has("cc"))
+        check_compiler(has("cc"))
     }
 }
 
@@ -351,8 +367,8 @@ fn is_shared_memory(target: &Path) -> bool {
 mod tests {
     use super::*;
 
-    fn reason(installed: &[&str], header: bool) -> String {
-        match missing(|name| installed.contains(&name), |_| header) {
+    fn missing_reason(installed: &[&str], header: bool) -> String {
+        match check_packages(|name| installed.contains(&name), |_| header) {
             Availability::Missing(reason) => reason,
             Availability::Ready => "ready".to_owned(),
         }
@@ -360,12 +376,12 @@ mod tests {
 
     #[test]
     fn reasons_name_what_is_missing() {
-        assert_eq!(reason(&[], true), "lttng is not installed");
-        assert_eq!(reason(&["lttng"], true), "lttng-sessiond is not installed");
+        assert_eq!(missing_reason(&[], true), "lttng is not installed");
+        assert_eq!(missing_reason(&["lttng"], true), "lttng-sessiond is not installed");
         let tools = ["lttng", "lttng-sessiond", "cc"];
-        assert_eq!(reason(&tools, false), "liblttng-ust-dev is not installed");
-        assert_eq!(reason(&tools, true), "ready");
-        assert_eq!(reason(&tools[..2], true), "no C compiler (cc) is installed");
+        assert_eq!(missing_reason(&tools, false), "liblttng-ust-dev is not installed");
+        assert_eq!(missing_reason(&tools, true), "ready");
+        assert_eq!(missing_reason(&tools[..2], true), "no C compiler (cc) is installed");
     }
 
     #[test]

@@ -18,8 +18,8 @@ pub(crate) mod trackway;
 pub(crate) mod uftrace;
 pub(crate) mod ust_session;
 
+use trackway_bench_engine::case::BatchPlan;
 use trackway_bench_engine::case::Case;
-use trackway_bench_engine::case::Plan;
 use trackway_bench_engine::tracer::{Tracer, batch_arguments};
 
 pub(crate) use baseline::Baseline;
@@ -72,27 +72,27 @@ pub(crate) const PRODUCER_BYTES: u64 = 16 << 20;
 pub(crate) const PRODUCER_SUB_BUFFERS: u64 = 2;
 
 /// Returns all tracers, in the order of their rows.
-pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
+pub(crate) fn all_tracers() -> Vec<Box<dyn Tracer>> {
     let daemon = lttng::shared_daemon();
     let mut all: Vec<Box<dyn Tracer>> = vec![
         Box::new(Baseline::Empty),
         Box::new(Baseline::Rdtsc),
-        Box::new(Trackway::off()),
-        Box::new(Trackway::cxx_off()),
-        Box::new(Trackway::rust_off()),
-        Box::new(Lttng::off(&daemon)),
+        Box::new(Trackway::without_session()),
+        Box::new(Trackway::cxx_without_session()),
+        Box::new(Trackway::rust_without_session()),
+        Box::new(Lttng::without_session(&daemon)),
         Box::new(Baseline::LwUst),
         Box::new(Trackway::by_sequence()),
         Box::new(Trackway::cxx()),
         Box::new(Trackway::rust()),
         Box::new(Trackway::by_claim()),
-        Box::new(Trackway::lockless()),
-        Box::new(Lttng::on(&daemon)),
+        Box::new(Trackway::by_lockless()),
+        Box::new(Lttng::with_tracepoints(&daemon)),
         Box::new(Baseline::Printf),
         Box::new(Trackway::printf()),
-        Box::new(Lttng::tracef(&daemon)),
+        Box::new(Lttng::with_tracef(&daemon)),
     ];
-    all.extend(external::all());
+    all.extend(external::external_tracers());
     all
 }
 
@@ -100,14 +100,14 @@ pub(crate) fn all() -> Vec<Box<dyn Tracer>> {
 pub(crate) fn paced_arguments(
     work: &str,
     case: &Case,
-    plan: &Plan,
+    plan: &BatchPlan,
     (events, pause_us): (u64, u64),
 ) -> Vec<String> {
     let mut arguments = batch_arguments(work, case, plan, events).to_vec();
-    arguments.push(text(pause_us));
+    arguments.push(format_number(pause_us));
     arguments
 }
 
-fn text(number: u64) -> String {
+fn format_number(number: u64) -> String {
     number.to_string()
 }

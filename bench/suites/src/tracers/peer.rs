@@ -5,7 +5,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Plan};
+use trackway_bench_engine::case::{BatchPlan, Case};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::cargo_workload::Package;
 use trackway_bench_engine::host::child;
@@ -112,38 +112,38 @@ impl Tracer for Peer {
         workspace.compile_as(SOURCE, self.program(), &flags).map(|_| ())
     }
 
-    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &BatchPlan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
         let mut command = Command::new(workspace.path(self.program()));
         if self.which == Crate::Tracy {
-            command.env("TRACY_PORT", free_port()?.to_string());
+            command.env("TRACY_PORT", find_free_port()?.to_string());
         }
         let finished = child::run(command.args(arguments), self.name())?;
-        let batches = workload::batches(&finished.stdout)?;
+        let batches = workload::parse_batches(&finished.stdout)?;
         self.emitted = batches.iter().map(|batch| batch.events).sum();
         self.messages = finished.stderr;
         Ok(batches)
     }
 
     fn read_back(&mut self, _place: &Workspace) -> Result<Option<Account>> {
-        account(self.name(), &self.messages, self.emitted).map(Some)
+        account_of_arrivals(self.name(), &self.messages, self.emitted).map(Some)
     }
 
     fn tear_down(&mut self) {}
 }
 
 /// Returns a free port: the kernel assigned it to this process, which has released it.
-fn free_port() -> Result<u16> {
+fn find_free_port() -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
     let address = listener.and_then(|listener| listener.local_addr());
     Ok(address.map_err(Error::io("cannot find a port for Tracy"))?.port())
 }
 
 /// Computes the account of events that are numbered from 0, by the line `arrived EVENTS SUM`.
-fn account(tracer: &str, messages: &str, emitted: u64) -> Result<Account> {
+fn account_of_arrivals(tracer: &str, messages: &str, emitted: u64) -> Result<Account> {
     let line = messages.lines().rfind(|line| line.starts_with("arrived "));
     let line = line.ok_or_else(|| Error::output(tracer, "it does not say what has arrived"))?;
-    let [recorded, sum] = workload::numbers(line, "arrived")?;
+    let [recorded, sum] = workload::parse_numbers(line, "arrived")?;
     let expected = u128::from(emitted) * u128::from(emitted.saturating_sub(1)) / 2;
     if recorded != emitted || u128::from(sum) != expected {
         let message = format!(
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn every_event_must_have_arrived_once() {
-        let all = account("it", "a message\narrived 4 6\n", 4).expect("all");
+        let all = account_of_arrivals("it", "a message\narrived 4 6\n", 4).expect("all");
         assert!(all.recorded == 4 && all.is_complete());
         for wrong in ["arrived 3 6\n", "arrived 4 7\n", "arrived 0 0\n", "arrived 4\n", ""] {
-            assert!(account("it", wrong, 4).is_err(), "{wrong}");
+            assert!(account_of_arrivals("it", wrong, 4).is_err(), "{wrong}");
         }
     }
 }

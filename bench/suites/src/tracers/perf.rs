@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::case::{BufferState, Case};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::tracefs::{Tracefs, Uprobe};
@@ -11,7 +11,7 @@ use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
-use super::ftrace::{PROBE_PROGRAM, probe, uprobes};
+use super::ftrace::{PROBE_PROGRAM, check_uprobe_support, create_uprobe};
 use super::{RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
 
@@ -38,7 +38,7 @@ impl Perf {
         let output = workspace.path(OUTPUT);
         // perf would keep an old file next to its own.
         let _ = std::fs::remove_file(&output);
-        let mut command = record(RING_BYTES, &output);
+        let mut command = record_command(RING_BYTES, &output);
         command
             .args(["-e", &uprobe.for_perf()])
             .arg("--")
@@ -48,8 +48,8 @@ impl Perf {
     }
 
     /// Computes the account of the events.
-    pub(super) fn found(workspace: &Workspace, emitted: u64) -> Result<Account> {
-        let (samples, lost) = recorded(&workspace.path(OUTPUT))?;
+    pub(super) fn read_account(workspace: &Workspace, emitted: u64) -> Result<Account> {
+        let (samples, lost) = count_samples(&workspace.path(OUTPUT))?;
         let mut script = Command::new("perf");
         script.args(["script", "-F", "trace", "-i"]).arg(workspace.path(OUTPUT));
         // perf orders events of several CPUs by their times, and may detect a wrong order where a
@@ -62,7 +62,7 @@ impl Perf {
             let message = format!("it shows {shown} events, and says that there are {samples}");
             return Err(Error::output(name::PERF, message));
         }
-        once_each(found)?.account(name::PERF, emitted, lost, 0)
+        deduplicate_numbers(found)?.account(name::PERF, emitted, lost, 0)
     }
 }
 
@@ -80,7 +80,7 @@ impl Tracer for Perf {
             Ok(tracefs) if !tracefs.is_mounted() => {
                 Availability::Missing("tracefs is not mounted, where perf looks".to_owned())
             }
-            _ => uprobes(),
+            _ => check_uprobe_support(),
         }
     }
 
@@ -94,7 +94,7 @@ impl Tracer for Perf {
 
     fn set_up(&mut self, workspace: &Workspace) -> Result<()> {
         let tracefs = Tracefs::find().map_err(|reason| Error::output(name::PERF, reason))?;
-        self.uprobe = Some(probe(workspace, &tracefs, "perf")?);
+        self.uprobe = Some(create_uprobe(workspace, &tracefs, "perf")?);
         self.tracefs = Some(tracefs);
         Ok(())
     }
@@ -104,14 +104,14 @@ impl Tracer for Perf {
     }
 
     fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
-        Self::found(workspace, self.emitted).map(Some)
+        Self::read_account(workspace, self.emitted).map(Some)
     }
 
     fn emit(
         &mut self,
         workspace: &Workspace,
         _case: &Case,
-        _mode: Mode,
+        _mode: BufferState,
         arguments: &[String],
     ) -> Result<String> {
         self.record(workspace, arguments)
@@ -130,7 +130,7 @@ impl Tracer for Perf {
 /// Makes the command `perf record` to a file, with buffers of `buffer_bytes` for each CPU; the
 /// caller adds the events and the program. It keeps no list of programs' files, as the other
 /// tracers keep none.
-pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
+pub(super) fn record_command(buffer_bytes: u64, output: &Path) -> Command {
     let mut command = Command::new("perf");
     command.args(["record", "-q", "-N", "-B", "-m", &format!("{buffer_bytes}B"), "-o"]).arg(output);
     command
@@ -138,7 +138,7 @@ pub(super) fn record(buffer_bytes: u64, output: &Path) -> Command {
 
 /// Returns the numbers in its output, each once: of 100,000 hits of a uprobe it shows a few twice,
 /// at the same nanosecond (Linux 6.18; the authors of Orbit observed that, too).
-fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
+fn deduplicate_numbers(mut found: Vec<u64>) -> Result<Numbers> {
     let shown = found.len();
     found.sort_unstable();
     found.dedup();
@@ -153,16 +153,17 @@ fn once_each(mut found: Vec<u64>) -> Result<Numbers> {
 }
 
 /// Returns the number of samples in a file of perf, and the number that it reports as lost.
-pub(super) fn recorded(file: &Path) -> Result<(u64, u64)> {
+pub(super) fn count_samples(file: &Path) -> Result<(u64, u64)> {
     let mut report = Command::new("perf");
     report.args(["report", "--stats", "-i"]).arg(file);
     let stats = child::run(&mut report, "perf report")?.stdout;
-    counts(&stats).ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
+    parse_report_stats(&stats)
+        .ok_or_else(|| Error::output("perf report --stats", "there are no samples"))
 }
 
 /// Parses `perf report --stats`: lines `NAME events: COUNT`, first of all events, then of each
 /// under a heading of its own.
-fn counts(stats: &str) -> Option<(u64, u64)> {
+fn parse_report_stats(stats: &str) -> Option<(u64, u64)> {
     let is_of_one = |line: &&str| line.ends_with(" stats:") && !line.starts_with("Aggregated");
     let (mut samples, mut lost) = (None, 0);
     for line in stats.lines().take_while(|line| !is_of_one(line)) {
@@ -195,19 +196,20 @@ mod tests {
                     SAMPLE events:     280000  (100.0%)\n  FINISHED_ROUND events:         39\n\
                     trackway_lab_1:perf stats:\n          SAMPLE events:     280000\n    \
                     LOST_SAMPLES events:      21504\n";
-        assert_eq!(counts(text), Some((280_000, 21_504)));
-        assert_eq!(counts("Aggregated stats:\n   TOTAL events:  3\n"), None);
+        assert_eq!(parse_report_stats(text), Some((280_000, 21_504)));
+        assert_eq!(parse_report_stats("Aggregated stats:\n   TOTAL events:  3\n"), None);
     }
 
     #[test]
     fn few_events_may_be_shown_twice() {
         let few = (0..2000).chain([7, 1998]).collect();
-        let numbers = once_each(few).expect("as it does");
+        let numbers = deduplicate_numbers(few).expect("as it does");
         let account = numbers.account("perf", 2000, 0, 0).expect("all are there");
         assert_eq!((account.recorded, account.is_complete()), (2000, true));
-        assert!(once_each((0..2000).chain(0..5).collect()).is_err());
+        assert!(deduplicate_numbers((0..2000).chain(0..5).collect()).is_err());
         // Once each, they must still all be there.
-        let gap = once_each((0..1000).chain(1001..2000).chain([7]).collect()).expect("few");
+        let gap =
+            deduplicate_numbers((0..1000).chain(1001..2000).chain([7]).collect()).expect("few");
         assert!(gap.account("perf", 2000, 0, 0).is_err());
     }
 
@@ -219,7 +221,7 @@ mod tests {
                     sched:sched_stat_runtime stats:\n          SAMPLE events:      10\n    \
                     LOST_SAMPLES events:      21504\nsched:sched_switch stats:\n          \
                     SAMPLE events:      8\n    LOST_SAMPLES events:      2\n";
-        assert_eq!(counts(text), Some((18, 21506)));
-        assert_eq!(counts("nothing"), None);
+        assert_eq!(parse_report_stats(text), Some((18, 21506)));
+        assert_eq!(parse_report_stats("nothing"), None);
     }
 }

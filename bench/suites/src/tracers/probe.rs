@@ -38,13 +38,13 @@ impl Probe {
         let section = file.section_by_name(SECTION).ok_or_else(|| wrong("it has no probes"))?;
         let notes = section.data().map_err(|error| Error::output(&what, error))?;
         let (address, argument) =
-            note(notes, name).ok_or_else(|| wrong("it has no probe of that name"))?;
+            find_probe_note(notes, name).ok_or_else(|| wrong("it has no probe of that name"))?;
         let is_there =
             |from: u64, bytes: u64| (from..from.saturating_add(bytes)).contains(&address);
         let mut segments = file.segments();
         let segment = segments.find(|one| is_there(one.address(), one.size()));
         let segment = segment.ok_or_else(|| wrong("its probe is in no segment"))?;
-        let fetch = fetch(&argument).ok_or_else(|| {
+        let fetch = translate_argument(&argument).ok_or_else(|| {
             Error::output(&what, format!("where '{argument}' is, uprobe events cannot be told"))
         })?;
         Ok(Self { offset: address - segment.address() + segment.file_range().0, fetch })
@@ -52,7 +52,7 @@ impl Probe {
 }
 
 /// Address and first argument of the probe `lab:NAME`.
-fn note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
+fn find_probe_note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
     while let Some(head) = notes.get(..HEAD_BYTES) {
         let number = |at: usize| Some(u32::from_ne_bytes(head.get(at..at + 4)?.try_into().ok()?));
         let owner_bytes = usize::try_from(number(0)?).ok()?.checked_next_multiple_of(4)?;
@@ -74,7 +74,7 @@ fn note(mut notes: &[u8], name: &str) -> Option<(u64, String)> {
 
 /// Translates an argument such as `4@%edi` or `4@w1`, of unsigned numbers in registers, to the
 /// kernel's syntax.
-fn fetch(argument: &str) -> Option<String> {
+fn translate_argument(argument: &str) -> Option<String> {
     let (size, workspace) = argument.split_once('@')?;
     let bits = 8 * size.parse::<u32>().ok().filter(|size| [1, 2, 4, 8].contains(size))?;
     let is_word = |text: &str| text.bytes().all(|byte| byte.is_ascii_alphanumeric());
@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn registers_are_called_as_the_kernel_does() {
-        let found = ["4@%edi", "8@%rax", "4@%r8d", "4@%r12", "4@w1", "8@x20"].map(fetch);
+        let found =
+            ["4@%edi", "8@%rax", "4@%r8d", "4@%r12", "4@w1", "8@x20"].map(translate_argument);
         let expected = [
             "value=%di:u32",
             "value=%ax:u64",
@@ -108,7 +109,7 @@ mod tests {
         ];
         assert_eq!(found.each_ref().map(|it| it.as_deref().unwrap_or("none")), expected);
         for other in ["4@-20(%rbp)", "4@$17", "-4@%edi", "3@%edi", "%edi", ""] {
-            assert_eq!(fetch(other), None, "{other}");
+            assert_eq!(translate_argument(other), None, "{other}");
         }
     }
 
@@ -130,10 +131,10 @@ mod tests {
             bytes
         };
         let notes = [one("other", "8@%rax"), one("number", "4@%edi")].concat();
-        assert_eq!(note(&notes, "number"), Some((0x1720, "4@%edi".to_owned())));
-        assert_eq!(note(&notes, "none"), None);
+        assert_eq!(find_probe_note(&notes, "number"), Some((0x1720, "4@%edi".to_owned())));
+        assert_eq!(find_probe_note(&notes, "none"), None);
         for length in 0..notes.len() - 4 {
-            assert_eq!(note(&notes[..length], "number"), None, "{length}");
+            assert_eq!(find_probe_note(&notes[..length], "number"), None, "{length}");
         }
     }
 }

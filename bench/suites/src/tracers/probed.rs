@@ -36,7 +36,7 @@ pub(crate) enum Prober {
 /// The command: the program with the probe with its arguments, and a command in front of it, if
 /// there is one.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Probed<'a> {
+pub(crate) struct ProbedCommand<'a> {
     pub(crate) before: &'a [String],
     pub(crate) words: &'a [String],
     /// Number of times that it reaches the probe, whose number counts from 0.
@@ -72,17 +72,17 @@ impl Prober {
     pub(crate) fn run(
         self,
         workspace: &Workspace,
-        probed: &Probed<'_>,
+        probed: &ProbedCommand<'_>,
     ) -> Result<(String, Account)> {
         match self {
-            Self::Ftrace => by_ftrace(probed),
-            Self::Perf => by_perf(workspace, probed),
-            Self::Bpftrace => by_bpftrace(workspace, probed),
+            Self::Ftrace => run_ftrace(probed),
+            Self::Perf => run_perf(workspace, probed),
+            Self::Bpftrace => run_bpftrace(workspace, probed),
         }
     }
 }
 
-impl Probed<'_> {
+impl ProbedCommand<'_> {
     fn program(&self) -> &Path {
         Path::new(self.words.first().map_or("", String::as_str))
     }
@@ -95,44 +95,44 @@ impl Probed<'_> {
     }
 }
 
-fn tracefs(tracer: &'static str) -> Result<Tracefs> {
+fn find_tracefs(tracer: &'static str) -> Result<Tracefs> {
     Tracefs::find().map_err(|reason| Error::output(tracer, reason))
 }
 
-fn by_ftrace(probed: &Probed<'_>) -> Result<(String, Account)> {
-    let tracefs = tracefs(name::FTRACE_UPROBE)?;
+fn run_ftrace(probed: &ProbedCommand<'_>) -> Result<(String, Account)> {
+    let tracefs = find_tracefs(name::FTRACE_UPROBE)?;
     // In this order: an event cannot go while an instance has it on.
-    let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
+    let uprobe = ftrace::create_uprobe_of(probed.program(), &tracefs, NAME)?;
     let instance = Instance::new(&tracefs, NAME, probed.buffer_kib)?;
     instance.write(&uprobe.enable(), "1")?;
     let stdout = probed.run(probed.words, name::FTRACE_UPROBE)?;
     instance.write("tracing_on", "0")?;
     let stats = instance.stats()?;
     let mut numbers = Numbers::default();
-    ftrace::read(&instance.path("trace"), &mut numbers)?;
+    ftrace::read_numbers(&instance.path("trace"), &mut numbers)?;
     let (lost, overwritten) = (stats.dropped, stats.overrun);
     let account = numbers.account(name::FTRACE_UPROBE, probed.emitted, lost, overwritten)?;
     Ok((stdout, account))
 }
 
-fn by_perf(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Account)> {
-    let tracefs = tracefs(name::PERF)?;
-    let uprobe = ftrace::probe_of(probed.program(), &tracefs, NAME)?;
+fn run_perf(workspace: &Workspace, probed: &ProbedCommand<'_>) -> Result<(String, Account)> {
+    let tracefs = find_tracefs(name::PERF)?;
+    let uprobe = ftrace::create_uprobe_of(probed.program(), &tracefs, NAME)?;
     let output = workspace.path(perf::OUTPUT);
     // perf would keep an old file next to its own.
     let _ = std::fs::remove_file(&output);
-    let mut command = perf::record(probed.buffer_kib << 10, &output);
+    let mut command = perf::record_command(probed.buffer_kib << 10, &output);
     command.args(["-e", &uprobe.for_perf()]).arg("--").args(probed.words);
-    let stdout = probed.run(&words(&command), "perf record")?;
-    Ok((stdout, Perf::found(workspace, probed.emitted)?))
+    let stdout = probed.run(&command_words(&command), "perf record")?;
+    Ok((stdout, Perf::read_account(workspace, probed.emitted)?))
 }
 
-fn by_bpftrace(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Account)> {
+fn run_bpftrace(workspace: &Workspace, probed: &ProbedCommand<'_>) -> Result<(String, Account)> {
     let output = workspace.path(OUTPUT);
     let script = format!("usdt:{}:lab:number {{ @ = count(); }}", probed.program().display());
-    let command = bpftrace::command(&script, probed.words, &output);
-    let stdout = probed.run(&words(&command), name::BPFTRACE)?;
-    let results = BpftraceOutput::take(&output)?;
+    let command = bpftrace::build_command(&script, probed.words, &output);
+    let stdout = probed.run(&command_words(&command), name::BPFTRACE)?;
+    let results = BpftraceOutput::read_and_remove(&output)?;
     // bpftrace adds empty lines to the program's output.
     let stdout = stdout.trim().to_owned();
     let (emitted, recorded, lost) = (probed.emitted, results.count("@"), results.lost);
@@ -140,7 +140,7 @@ fn by_bpftrace(workspace: &Workspace, probed: &Probed<'_>) -> Result<(String, Ac
 }
 
 /// Returns the words of a command.
-fn words(command: &Command) -> Vec<String> {
+fn command_words(command: &Command) -> Vec<String> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words.map(|word| word.to_string_lossy().into_owned()).collect()
 }

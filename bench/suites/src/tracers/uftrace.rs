@@ -5,14 +5,14 @@ use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::case::{BufferState, Case};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
-use super::baseline::needs_compiler;
+use super::baseline::check_compiler;
 use super::{RING_BYTES, name};
 use crate::trace_check::numbers::{Numbers, number_after};
 
@@ -42,11 +42,11 @@ impl Uftrace {
     }
 
     /// Computes the account of the events.
-    fn found(workspace: &Workspace, emitted: u64) -> Result<Account> {
+    fn read_account(workspace: &Workspace, emitted: u64) -> Result<Account> {
         let mut replay = Command::new("uftrace");
         replay.args(["replay", "--no-pager", "--color=no", "-f", "none", "-F", FUNCTION, "-d"]);
         let finished = child::run(replay.arg(workspace.path(OUTPUT)), "uftrace replay")?;
-        account(&finished.stdout, emitted)
+        account_of_replay(&finished.stdout, emitted)
     }
 }
 
@@ -57,7 +57,7 @@ impl Tracer for Uftrace {
 
     fn availability(&self, _place: &Workspace) -> Availability {
         if has("uftrace") {
-            needs_compiler(has("cc"))
+            check_compiler(has("cc"))
         } else {
             Availability::Missing("uftrace is not installed".to_owned())
         }
@@ -80,14 +80,14 @@ impl Tracer for Uftrace {
     }
 
     fn read_back(&mut self, workspace: &Workspace) -> Result<Option<Account>> {
-        Self::found(workspace, self.emitted).map(Some)
+        Self::read_account(workspace, self.emitted).map(Some)
     }
 
     fn emit(
         &mut self,
         workspace: &Workspace,
         _case: &Case,
-        _mode: Mode,
+        _mode: BufferState,
         arguments: &[String],
     ) -> Result<String> {
         Self::record(workspace, arguments)
@@ -101,8 +101,8 @@ impl Tracer for Uftrace {
 }
 
 /// Computes the account of calls, by a replay.
-fn account(replay: &str, emitted: u64) -> Result<Account> {
-    let (numbers, records_lost) = calls(replay);
+fn account_of_replay(replay: &str, emitted: u64) -> Result<Account> {
+    let (numbers, records_lost) = parse_calls(replay);
     // A call has several records, and is missing if one of them is lost: no more calls can be
     // missing than records.
     let lost = numbers.missing(emitted).min(records_lost);
@@ -111,7 +111,7 @@ fn account(replay: &str, emitted: u64) -> Result<Account> {
 
 /// Parses the calls of a replay, and the number of records that it reports as lost: lines
 /// `lab_value(17);` and `/* LOST 3 records!! */`. A report without a number does not count.
-fn calls(replay: &str) -> (Numbers, u64) {
+fn parse_calls(replay: &str) -> (Numbers, u64) {
     let (mut numbers, mut lost) = (Numbers::default(), 0_u64);
     for line in BufReader::new(replay.as_bytes()).lines().map_while(|line| line.ok()) {
         if let Some(number) = number_after(&line, &format!("{FUNCTION}(")) {
@@ -128,21 +128,21 @@ mod tests {
 
     #[test]
     fn calls_are_counted_with_their_numbers() {
-        let (numbers, lost) = calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
+        let (numbers, lost) = parse_calls("lab_value(0);\nlab_value(0x1);\n  lab_value(2);\n");
         let whole = numbers.account("uftrace", 3, 0, 0).expect("all");
         assert_eq!((whole.recorded, lost), (3, 0));
         let replay = "lab_value(0);\n/* LOST 3 records!! */\nlab_value(2);\n/* LOST 4 records!! */";
-        let (numbers, lost) = calls(replay);
+        let (numbers, lost) = parse_calls(replay);
         assert_eq!((numbers.missing(3), lost), (1, 7));
-        assert_eq!(calls("/* LOST some records */\n").1, 0);
+        assert_eq!(parse_calls("/* LOST some records */\n").1, 0);
     }
 
     #[test]
     fn what_is_lost_excuses_no_more_calls_than_records() {
         let replay = "lab_value(0);\n/* LOST 3 records!! */\n";
-        let found = account(replay, 4).expect("three calls and three records");
+        let found = account_of_replay(replay, 4).expect("three calls and three records");
         assert_eq!((found.recorded, found.lost, found.is_complete()), (1, 3, true));
-        let error = account(replay, 1000).unwrap_err().to_string();
+        let error = account_of_replay(replay, 1000).unwrap_err().to_string();
         assert!(error.contains("999 events are not there"), "{error}");
     }
 }

@@ -20,9 +20,9 @@ pub(crate) struct UstSession<'a> {
     pub(crate) name: &'a str,
     /// True if it keeps the newest events, for a snapshot when it ends; else all go to disk.
     pub(crate) is_snapshot: bool,
-    /// Options of its channel: [`rings`]; none: as LTTng has them.
+    /// Options of its channel: [`ring_options`]; none: as LTTng has them.
     pub(crate) channel: &'a [String],
-    /// Names of its events; empty: they are set later ([`events`]).
+    /// Names of its events; empty: they are set later ([`run_event_command`]).
     pub(crate) rules: &'a [&'a str],
     /// Filter of the recorded events; `None`: all.
     pub(crate) filter: Option<&'a str>,
@@ -31,7 +31,7 @@ pub(crate) struct UstSession<'a> {
 }
 
 /// Returns the options of a channel whose rings have this number of bytes and sub-buffers each.
-pub(crate) fn rings(bytes: u64, sub_buffers: u64) -> [String; 2] {
+pub(crate) fn ring_options(bytes: u64, sub_buffers: u64) -> [String; 2] {
     let size = format!("--subbuf-size={}", bytes / sub_buffers);
     [size, format!("--num-subbuf={sub_buffers}")]
 }
@@ -40,7 +40,7 @@ impl UstSession<'_> {
     /// Makes and starts the session; its trace goes to a folder.
     pub(crate) fn begin(&self, daemon: &Daemon, trace: &Path) -> Result<()> {
         let Self { name, is_snapshot, channel, rules, filter, contexts } = *self;
-        let (output, of) = (format!("--output={}", trace.display()), of(name));
+        let (output, of) = (format!("--output={}", trace.display()), session_option(name));
         let mut create = vec!["create", name, &output];
         create.extend(is_snapshot.then_some("--snapshot"));
         daemon.lttng(&create)?;
@@ -49,7 +49,7 @@ impl UstSession<'_> {
         enable.push(CHANNEL);
         daemon.lttng(&enable)?;
         for rule in rules {
-            events(daemon, "enable-event", name, rule, filter)?;
+            run_event_command(daemon, "enable-event", name, rule, filter)?;
         }
         for context in contexts {
             let (channel, kind) = (format!("--channel={CHANNEL}"), format!("--type={context}"));
@@ -68,28 +68,28 @@ impl UstSession<'_> {
 
 /// Runs `lttng VERB` for the events of a session that a rule names; with a filter, for some of
 /// them.
-pub(crate) fn events(
+pub(crate) fn run_event_command(
     daemon: &Daemon,
     verb: &str,
     session: &str,
     rule: &str,
     filter: Option<&str>,
 ) -> Result<()> {
-    let (of, channel) = (of(session), format!("--channel={CHANNEL}"));
+    let (of, channel) = (session_option(session), format!("--channel={CHANNEL}"));
     let mut words = vec![verb, "--userspace", &of, &channel, rule];
     words.extend(filter.iter().flat_map(|filter| ["--filter", *filter]));
     daemon.lttng(&words)
 }
 
 /// Ends a session, which completes its trace.
-pub(crate) fn end(daemon: &Daemon, session: &str, is_snapshot: bool) -> Result<()> {
+pub(crate) fn end_session(daemon: &Daemon, session: &str, is_snapshot: bool) -> Result<()> {
     if is_snapshot {
         daemon.lttng(&["stop", session])?;
-        daemon.lttng(&["snapshot", "record", &of(session)])?;
+        daemon.lttng(&["snapshot", "record", &session_option(session)])?;
     }
     daemon.lttng(&["destroy", session])
 }
 
-fn of(session: &str) -> String {
+fn session_option(session: &str) -> String {
     format!("--session={session}")
 }

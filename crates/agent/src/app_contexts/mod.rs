@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_jit::Kind;
 
-use names::{CONTEXTS_MAX, hash};
-pub(crate) use names::{ContextIndex, count};
+use names::{CONTEXTS_MAX, hash_name};
+pub(crate) use names::{ContextIndex, contexts_count};
 pub(crate) use session_list::{SessionContexts, read_session_list};
 use values::{TEXT_BYTES, Value};
 
@@ -99,7 +99,10 @@ impl Context {
         {
             return None;
         }
-        names::declare(hash([provider, b":", name].into_iter().flatten().copied()), kind)
+        names::declare_context(
+            hash_name([provider, b":", name].into_iter().flatten().copied()),
+            kind,
+        )
     }
 }
 
@@ -109,7 +112,7 @@ pub fn set_number(context: &Context, bits: u64) {
     if let Some(place) = context.index()
         && !place.is_text()
     {
-        values::set(place, Value::number(bits));
+        values::set_value(place, Value::number(bits));
     }
 }
 
@@ -123,38 +126,38 @@ pub unsafe fn set_text(context: &Context, text: *const u8, length: usize) {
         && place.is_text()
     {
         // SAFETY: the caller's promise is the same.
-        values::set(place, unsafe { Value::text(text, length) });
+        values::set_value(place, unsafe { Value::text(text, length) });
     }
 }
 
 /// Clears the calling thread's value of a context.
-pub fn clear(context: &Context) {
+pub fn clear_value(context: &Context) {
     if let Some(place) = context.index() {
-        values::clear(place);
+        values::clear_value(place);
     }
 }
 
-/// Returns the calling thread's value of a context, for [`put`].
-pub fn get(context: &Context) -> SavedValue {
-    match context.index().and_then(values::get) {
+/// Returns the calling thread's value of a context, for [`restore_value`].
+pub fn save_value(context: &Context) -> SavedValue {
+    match context.index().and_then(values::read_value) {
         Some(value) => SavedValue { words: value.words(), is_set: 1 },
         None => SavedValue { words: [0; values::TEXT_WORDS], is_set: 0 },
     }
 }
 
-/// Restores the value, or its absence, that [`get`] returned.
-pub fn put(context: &Context, saved: &SavedValue) {
+/// Restores the value, or its absence, that [`save_value`] returned.
+pub fn restore_value(context: &Context, saved: &SavedValue) {
     let Some(place) = context.index() else { return };
     if saved.is_set == 0 {
-        values::clear(place);
+        values::clear_value(place);
     } else {
-        values::set(place, Value::from_words(saved.words));
+        values::set_value(place, Value::from_words(saved.words));
     }
 }
 
 /// Returns the index of the context with this name, `provider:name`, if the process has it.
 pub(crate) fn find_context(name: &[u8]) -> Option<ContextIndex> {
-    names::find(hash(name.iter().copied()))
+    names::find_by_hash(hash_name(name.iter().copied()))
 }
 
 /// Distances of values before the end of a buffer, in bytes, by the index of their context, for
@@ -191,7 +194,7 @@ pub(crate) unsafe fn write_values(end: *mut u8, staged: &StagedOffsets) -> bool 
     let wanted = (0..).zip(staged).filter(|(_, before)| **before != 0);
     for (place, before) in wanted {
         let Some((place, value)) =
-            ContextIndex::new(place).and_then(|of| Some((of, values::get(of)?)))
+            ContextIndex::new(place).and_then(|of| Some((of, values::read_value(of)?)))
         else {
             return false;
         };

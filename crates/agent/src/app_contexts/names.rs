@@ -50,31 +50,32 @@ impl ContextIndex {
 }
 
 /// Hashes a name, `provider:name` (FNV-1a).
-pub(crate) fn hash(name: impl Iterator<Item = u8>) -> u64 {
+pub(crate) fn hash_name(name: impl Iterator<Item = u8>) -> u64 {
     let add = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     name.fold(0xcbf2_9ce4_8422_2325_u64, add) & !KIND_BITS
 }
 
 /// Returns the index of the context whose name has this hash, and takes one if it has none. `None`:
 /// none is free, or the context has another kind.
-pub(super) fn declare(hash: u64, kind: Kind) -> Option<ContextIndex> {
-    let place = find_or_take(hash, kind);
+pub(super) fn declare_context(hash: u64, kind: Kind) -> Option<ContextIndex> {
+    let place = find_or_take_index(hash, kind);
     // Also if another thread took the index and has not reached this line.
-    count_all();
-    crate::state::filter_links::void_context_dependent();
+    update_contexts_count();
+    crate::state::filter_links::void_context_dependent_links();
     place
 }
 
-fn find_or_take(hash: u64, kind: Kind) -> Option<ContextIndex> {
+fn find_or_take_index(hash: u64, kind: Kind) -> Option<ContextIndex> {
     let word = hash | kind as u64;
     let range = if kind == Kind::String { NUMBERS_MAX..CONTEXTS_MAX } else { 0..NUMBERS_MAX };
-    if let Some(place) = find(hash) {
+    if let Some(place) = find_by_hash(hash) {
         return (place.kind() == kind).then_some(place);
     }
     for index in range {
         // ORDERING: SeqCst, a Dekker pair with the linker of filters: this code takes the index,
         // counts it, then checks which sessions have searched in vain
-        // (`filter_links::void_context_dependent`); the linker notes its search, then searches.
+        // (`filter_links::void_context_dependent_links`); the linker notes its search, then
+        // searches.
         let taken = NAMES[index].compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed);
         match taken {
             Ok(_) => return ContextIndex::new(index),
@@ -88,7 +89,7 @@ fn find_or_take(hash: u64, kind: Kind) -> Option<ContextIndex> {
 }
 
 /// Returns the index of the context whose name has this hash, if the process has set it.
-pub(crate) fn find(hash: u64) -> Option<ContextIndex> {
+pub(crate) fn find_by_hash(hash: u64) -> Option<ContextIndex> {
     // ORDERING: SeqCst pairs with `declare`.
     let is_it = |name: &AtomicU64| {
         let word = name.load(Ordering::SeqCst);
@@ -98,14 +99,14 @@ pub(crate) fn find(hash: u64) -> Option<ContextIndex> {
 }
 
 /// Returns the number of contexts, which only grows. It includes each context whose
-/// [declaration](declare) has returned.
+/// [declaration](declare_context) has returned.
 #[inline(always)]
-pub(crate) fn count() -> usize {
+pub(crate) fn contexts_count() -> usize {
     // ORDERING: SeqCst pairs with `declare`.
     COUNT.load(Ordering::SeqCst)
 }
 
-fn count_all() {
+fn update_contexts_count() {
     // ORDERING: SeqCst, as in `declare`.
     let count = NAMES.iter().filter(|name| name.load(Ordering::SeqCst) != 0).count();
     COUNT.fetch_max(count, Ordering::SeqCst);

@@ -13,7 +13,7 @@ use super::names::{self, ContextIndex};
 use super::values;
 use crate::state::process::PROCESS;
 
-/// By session, its list and the list's key ([`SessionContexts::key`]). 0: nothing yet.
+/// By session, its list and the list's key ([`SessionContexts::cache_key`]). 0: nothing yet.
 static CACHE: [AtomicU64; SESSIONS_MAX] = [const { AtomicU64::new(0) }; SESSIONS_MAX];
 
 /// The contexts that a session records: for each four bits, its index plus one, or 0 if the process
@@ -34,16 +34,16 @@ impl SessionContexts {
     /// Returns the key of a list: the generation of the session, the window, and the number of
     /// contexts. The lowest bits of the generation suffice, because it rises by one.
     #[inline(always)]
-    fn key(generation: u64) -> u64 {
+    fn cache_key(generation: u64) -> u64 {
         let moves = PROCESS.moves() & 0x7f;
-        (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | names::count() as u64
+        (generation & 0xffff_ffff) << 12 | moves << 5 | 1 << 4 | names::contexts_count() as u64
     }
 
     /// Returns the cached list of a session's generation. `None`: [`read_session_list`] reads it.
     #[inline(always)]
-    pub(crate) fn cached(session: usize, generation: u64) -> Option<Self> {
+    pub(crate) fn find_cached(session: usize, generation: u64) -> Option<Self> {
         let word = CACHE[session % SESSIONS_MAX].load(Ordering::Relaxed);
-        (word >> KEY_AT == Self::key(generation)).then_some(Self(word))
+        (word >> KEY_AT == Self::cache_key(generation)).then_some(Self(word))
     }
 
     const fn count(self) -> usize {
@@ -70,7 +70,7 @@ impl SessionContexts {
         let mut left = if with_values { APPLICATIONS_ROOM } else { 0 };
         for number in (0..self.count()).rev() {
             let place = self.place(number);
-            let value = place.and_then(|place| Some((place, values::get(place)?)));
+            let value = place.and_then(|place| Some((place, values::read_value(place)?)));
             // SAFETY: the headroom holds so many bytes, the other contexts and the longest header
             // (asserted in `trackway_abi::record`).
             unsafe {
@@ -108,11 +108,11 @@ pub(crate) fn read_session_list(
     index: usize,
     generation: u64,
 ) -> Option<SessionContexts> {
-    if let Some(known) = SessionContexts::cached(index, generation) {
+    if let Some(known) = SessionContexts::find_cached(index, generation) {
         return Some(known);
     }
     // First: a context that is declared after this changes the key.
-    let key = SessionContexts::key(generation);
+    let key = SessionContexts::cache_key(generation);
     let session = window.session(index);
     let mut names = [0; APPLICATIONS_BYTES_MAX];
     let length = session.applications_bytes.load(Ordering::Relaxed) as usize;

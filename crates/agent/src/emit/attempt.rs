@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_abi::region::{CLAIM_REGIONS_PER_CPU, SUB_HEADER_BYTES};
 use trackway_abi::session::flag;
-use trackway_ring::lockless::{Lost, Store};
+use trackway_ring::lockless::{LossReason, Store};
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Discard, Geometry, Plan, Refusal, Region, write_header};
 use trackway_window::{
@@ -65,7 +65,7 @@ enum Outcome {
 }
 
 /// Counts a record as discarded.
-pub(super) fn discard(
+pub(super) fn count_discarded_record(
     window: &Window,
     layout: &SessionLayout,
     event: usize,
@@ -93,7 +93,7 @@ impl RecordAttempt<'_> {
     pub(super) fn commit_or_count(&self, budget: &mut Option<WaitBudget>) -> bool {
         let session = self.window.session(self.layout.index);
         loop {
-            let cpu = trackway_sys::thread::cpu();
+            let cpu = trackway_sys::thread::current_cpu();
             let outcome = self.attempt(cpu);
             // Lockless buffers count refused records, so such an attempt is not repeated.
             let waits = matches!(outcome, Outcome::Full)
@@ -156,7 +156,7 @@ impl RecordAttempt<'_> {
                     Outcome::Full => Discard::Full,
                     _ => Discard::Other,
                 };
-                discard(self.window, self.layout, self.event, cpu, why);
+                count_discarded_record(self.window, self.layout, self.event, cpu, why);
                 if let Outcome::Oversized = outcome {
                     self.note_oversized(cpu);
                 }
@@ -249,8 +249,10 @@ impl RecordAttempt<'_> {
         let goes_on = || generation.load(Ordering::Relaxed) == self.layout.generation;
         let slot = match buffer.reserve(&memory, now, goes_on, (self.id, self.body_bytes, epoch)) {
             Ok(slot) => slot,
-            Err(Lost::Ended) => return Outcome::Stale,
-            Err(Lost::Full | Lost::Nested | Lost::NotBacked) => return Outcome::Lost,
+            Err(LossReason::Ended) => return Outcome::Stale,
+            Err(LossReason::Full | LossReason::Nested | LossReason::NotBacked) => {
+                return Outcome::Lost;
+            }
         };
         // A signal handler that interrupted this code may have forked. Then two processes are here,
         // and the slot is the parent's.
@@ -319,7 +321,7 @@ impl RecordAttempt<'_> {
     fn commit_as_owner(&self, region: Region<'static>, me: StackOwner) -> Outcome {
         let owner = PROCESS.owner_word(self.mapped, self.thread);
         let has_process_slot = Owner::from_word(owner).slot() != ProcessSlot::NONE;
-        let Some(noted) = claims::claim(region, owner, me, has_process_slot) else {
+        let Some(noted) = claims::claim_region(region, owner, me, has_process_slot) else {
             return Outcome::Unavailable;
         };
         let Some(claim) = noted.claim() else { return Outcome::Unavailable };

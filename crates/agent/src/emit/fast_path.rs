@@ -85,7 +85,8 @@ pub(crate) unsafe extern "C" fn emit_filtered(event: *mut Event, payload: *mut u
         let enabled = EnabledSessions::load(event);
         let mut arguments = EmitArguments { event, payload: StagedPayload::new(payload, size) };
         if enabled.bits.is_power_of_two() {
-            let (verdict, same) = single_sequence::judge(enabled.first(), enabled.word, arguments);
+            let (verdict, same) =
+                single_sequence::judge_in_sequence(enabled.first(), enabled.word, arguments);
             arguments = same;
             let EmitArguments { event, payload } = arguments;
             match verdict {
@@ -197,13 +198,13 @@ unsafe fn emit_in_sessions(
             if is_retargeted { Attempt::Left(PassedGeneration::NONE) } else { attempt(session) };
         let Attempt::Left(passed) = attempt else { continue };
         // SAFETY: the caller's payload.
-        match unsafe { slow_path::record(session, enabled, staged, passed) } {
+        match unsafe { slow_path::record_event(session, enabled, staged, passed) } {
             slow_path::NextStep::Done => {}
             // The process has moved again: an event of that moment is not recorded.
             slow_path::NextStep::Retarget if is_retargeted => return,
             slow_path::NextStep::Retarget => {
                 // SAFETY: the event is the caller's.
-                let found = unsafe { slow_path::retarget(session, event, enabled.word) };
+                let found = unsafe { slow_path::retarget_event(session, event, enabled.word) };
                 let Some(found) = found else { return };
                 (enabled, left, is_retargeted) = (found, found, true);
             }
@@ -268,7 +269,7 @@ unsafe fn try_filtered(
     // SAFETY: the caller's event.
     let note_quick = move || unsafe { set_emit_function(event, true) };
     // SAFETY: the caller's payload.
-    match unsafe { filters::judge(session, enabled.word, staged, note_quick) } {
+    match unsafe { filters::judge_staged(session, enabled.word, staged, note_quick) } {
         FilterVerdict::Fails => Attempt::Done,
         FilterVerdict::Unknown => Attempt::Left(PassedGeneration::NONE),
         // SAFETY: as above.
@@ -324,7 +325,7 @@ unsafe fn try_record<const PATH: u8>(
 ) -> bool {
     let payload = staged.start;
     let process = &PROCESS;
-    let thread = thread::current();
+    let thread = thread::current_thread();
     // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
     let (thread_stamp, tid, name) =
         unsafe { ((*thread).stamp, (*thread).tid, (&raw const (*thread).name).cast()) };
@@ -363,8 +364,11 @@ unsafe fn try_record<const PATH: u8>(
         return false;
     }
     let gate = Gate { generation: generation_of(base, session), expected };
-    let wanted =
-        if PATH == Path::APP_CONTEXTS { SessionContexts::cached(session, expected) } else { None };
+    let wanted = if PATH == Path::APP_CONTEXTS {
+        SessionContexts::find_cached(session, expected)
+    } else {
+        None
+    };
     let usable = decision.usable.load(Ordering::Relaxed);
     let contexts = decision.contexts.load(Ordering::Relaxed);
     if !decision.unchanged_since(sequence) {
@@ -401,7 +405,7 @@ unsafe fn try_record<const PATH: u8>(
     let context_bytes = applied_bytes
         + unsafe {
             let end = payload.wrapping_sub(applied_bytes);
-            contexts::write(end, contexts, process.pid.load(Ordering::Relaxed), tid, name)
+            contexts::write_contexts(end, contexts, process.pid.load(Ordering::Relaxed), tid, name)
         };
     let body_bytes = context_bytes + staged.size_and_flags;
     if body_bytes + EXTENDED_BYTES > geometry.record_bytes_max() {

@@ -97,15 +97,15 @@ const _: () = assert!(
 /// ([`crate::state::process::Process::decide`]), and publishes for sites whether the session has
 /// filters.
 #[inline(always)] // one layout less on signal handlers' stacks
-pub(crate) fn decide(mapped: &MappedWindow, session: usize) -> Option<SessionLayout> {
+pub(crate) fn decide_participation(mapped: &MappedWindow, session: usize) -> Option<SessionLayout> {
     let layout = PROCESS.decide(mapped, session);
-    note_filters(session, &PROCESS.decisions[session % SESSIONS_MAX]);
+    publish_filter_bit(session, &PROCESS.decisions[session % SESSIONS_MAX]);
     layout
 }
 
 /// Publishes for sites whether a session has filters, according to a decision. It does not matter
 /// which of two concurrent decisions wins: the bit only decides which sites use the prefilter.
-fn note_filters(session: usize, decision: &Decision) {
+fn publish_filter_bit(session: usize, decision: &Decision) {
     let bit = 1 << (session % SESSIONS_MAX);
     let has = decision.link_tag.load(Ordering::Relaxed) != 0;
     if (LIBRARY.filtered.load(Ordering::Relaxed) & bit != 0) == has {

@@ -13,7 +13,7 @@ use trackway_ring::Discard;
 use trackway_sys::Errno;
 use trackway_window::{SessionLayout, Window};
 
-use super::attempt::{RecordAttempt, discard};
+use super::attempt::{RecordAttempt, count_discarded_record};
 use super::enabled_sessions::EnabledSessions;
 use super::prefilter;
 use crate::abi::Event;
@@ -45,7 +45,7 @@ pub(crate) enum NextStep {
 /// As [`crate::emit::fast_path::emit`].
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn record(
+pub(crate) unsafe fn record_event(
     session: usize,
     enabled: EnabledSessions,
     staged: StagedPayload,
@@ -82,7 +82,7 @@ fn successor_of(window: &Window, of: usize, event: usize, named: u32) -> Option<
     let mut slot = of;
     for _ in 0..SUCCESSORS_MAX {
         slot = window.session(slot).successor.load(Ordering::Relaxed).checked_sub(1)? as usize;
-        if slot >= SESSIONS_MAX || !is_of_one_trace(window, slot, of) {
+        if slot >= SESSIONS_MAX || !have_same_trace(window, slot, of) {
             // No recorder wrote that; or a recorder was killed during the replacement, and another
             // session has the slot by now.
             return None;
@@ -97,7 +97,7 @@ fn successor_of(window: &Window, of: usize, event: usize, named: u32) -> Option<
 }
 
 /// Returns true if two slots are channels of one session.
-fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
+fn have_same_trace(window: &Window, one: usize, other: usize) -> bool {
     let uuid = |slot: usize| {
         window.session(slot).trace_uuid.each_ref().map(|half| half.load(Ordering::Relaxed))
     };
@@ -113,7 +113,7 @@ fn is_of_one_trace(window: &Window, one: usize, other: usize) -> bool {
 /// The event is registered; its word was `word`.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn retarget(
+pub(crate) unsafe fn retarget_event(
     session: usize,
     event: *mut Event,
     word: *const AtomicU32,
@@ -162,7 +162,7 @@ unsafe fn record_in_session(
     let mut layout = None;
     let mut budget = None;
     for _ in 0..DECISIONS_MAX {
-        let Some(decided) = prefilter::decide(mapped, index) else {
+        let Some(decided) = prefilter::decide_participation(mapped, index) else {
             // ORDERING: Acquire, as above.
             let generation = session.generation.load(Ordering::Acquire);
             let known = PROCESS.decisions[index].participation(window, generation);
@@ -172,7 +172,7 @@ unsafe fn record_in_session(
             continue; // the generation was raised in between
         };
         let layout: &SessionLayout = layout.insert(decided);
-        let thread = thread::identify(stamp, layout.contexts & PROCNAME != 0);
+        let thread = thread::identify_thread(stamp, layout.contexts & PROCNAME != 0);
         // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
         let Some(id) = layout.id(window, event).load(Ordering::Acquire).checked_sub(1) else {
             return true;
@@ -205,7 +205,13 @@ unsafe fn record_in_session(
         let context_bytes = applied_bytes
             + unsafe {
                 let end = staged.start.wrapping_sub(applied_bytes);
-                contexts::write(end, layout.contexts, pid, thread.tid, thread.name.as_ptr())
+                contexts::write_contexts(
+                    end,
+                    layout.contexts,
+                    pid,
+                    thread.tid,
+                    thread.name.as_ptr(),
+                )
             };
         let attempt = RecordAttempt {
             mapped,
@@ -224,7 +230,13 @@ unsafe fn record_in_session(
         }
     }
     if let Some(layout) = &layout {
-        discard(window, layout, event, trackway_sys::thread::cpu(), Discard::Other);
+        count_discarded_record(
+            window,
+            layout,
+            event,
+            trackway_sys::thread::current_cpu(),
+            Discard::Other,
+        );
     }
     true
 }

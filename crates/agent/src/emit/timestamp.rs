@@ -19,7 +19,7 @@ pub(crate) fn from_line(clock: &Clock) -> Option<u64> {
     let multiplier = clock.multiplier.load(Ordering::Relaxed);
     let base_ns = clock.base_ns.load(Ordering::Relaxed);
     let span = clock.span.load(Ordering::Relaxed);
-    let ticks = trackway_sys::clock::tsc().wrapping_sub(base_tsc);
+    let ticks = trackway_sys::clock::read_tsc().wrapping_sub(base_tsc);
     // A counter before the base wraps around to more than any span.
     if ticks > span {
         return None;
@@ -45,7 +45,7 @@ pub(crate) fn from_line_or_system(clock: &Clock) -> u64 {
 
 /// Returns the time after all loads before it: otherwise the processor may read its counter early.
 pub(crate) fn read_after_loads(clock: &Clock) -> u64 {
-    trackway_sys::clock::after_loads();
+    trackway_sys::clock::wait_for_loads();
     from_line_or_system(clock)
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn read_after_loads(clock: &Clock) -> u64 {
 mod tests {
     use super::*;
 
-    fn line(base_tsc: u64, span: u64) -> Clock {
+    fn clock_line(base_tsc: u64, span: u64) -> Clock {
         let clock = Clock::default();
         clock.base_tsc.store(base_tsc, Ordering::Relaxed);
         clock.multiplier.store(1 << 31, Ordering::Relaxed); // two ticks a nanosecond
@@ -65,24 +65,24 @@ mod tests {
     #[test]
     fn a_line_is_followed_while_it_holds() {
         if !trackway_sys::clock::HAS_COUNTER {
-            assert_eq!(from_line(&line(0, 1 << 40)), None);
+            assert_eq!(from_line(&clock_line(0, 1 << 40)), None);
             return;
         }
-        let now = trackway_sys::clock::tsc();
-        let before = trackway_sys::clock::tsc();
-        let read = from_line(&line(now, 1 << 40)).expect("a fresh line");
-        let after = trackway_sys::clock::tsc();
+        let now = trackway_sys::clock::read_tsc();
+        let before = trackway_sys::clock::read_tsc();
+        let read = from_line(&clock_line(now, 1 << 40)).expect("a fresh line");
+        let after = trackway_sys::clock::read_tsc();
         assert!(read >= 5_000 + (before - now) / 2 && read <= 5_000 + (after - now) / 2);
     }
 
     #[test]
     fn a_line_that_is_stale_absent_or_in_the_making_is_not_followed() {
-        let now = trackway_sys::clock::tsc();
+        let now = trackway_sys::clock::read_tsc();
         let older = now.wrapping_sub(1 << 33); // perhaps than the machine's uptime
-        assert_eq!(from_line(&line(older, 1 << 32)), None, "older than its span");
-        assert_eq!(from_line(&line(now + (1 << 40), 1 << 32)), None, "from the future");
+        assert_eq!(from_line(&clock_line(older, 1 << 32)), None, "older than its span");
+        assert_eq!(from_line(&clock_line(now + (1 << 40), 1 << 32)), None, "from the future");
         assert_eq!(from_line(&Clock::default()), None, "no calibration");
-        let changing = line(now, 1 << 40);
+        let changing = clock_line(now, 1 << 40);
         changing.sequence.store(1, Ordering::Relaxed);
         assert_eq!(from_line(&changing), None, "being written");
         let system = trackway_sys::clock::monotonic_ns();

@@ -18,7 +18,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::Window;
 
-use super::executable_memory::{KINDS, Kind};
+use super::executable_memory::{CODE_KINDS, CodeKind};
 use super::plan::{Filter, Plan};
 use super::{Link, LinkAction, lanes, readers};
 use crate::state::filter_links::{self, place_of};
@@ -87,7 +87,7 @@ pub(super) struct ArenaFull;
 struct Part {
     used: usize,
     /// Bytes of its code, by kind.
-    code_used: [usize; KINDS],
+    code_used: [usize; CODE_KINDS],
     /// The latest plan.
     plans: *const Plan,
     /// The latest filter.
@@ -112,7 +112,7 @@ pub(super) struct Arena {
 pub(super) struct Mark {
     used: usize,
     /// Bytes of its code, by kind.
-    code_used: [usize; KINDS],
+    code_used: [usize; CODE_KINDS],
     filters: *const Filter,
 }
 
@@ -191,12 +191,12 @@ impl Arena {
     }
 
     /// Returns the used bytes of the part's code memory.
-    pub(super) fn code_used(&mut self, kind: Kind) -> usize {
+    pub(super) fn code_used(&mut self, kind: CodeKind) -> usize {
         self.part().code_used[kind as usize]
     }
 
     /// Adds to the used bytes of the part's code memory.
-    pub(super) fn add_code_bytes(&mut self, kind: Kind, bytes: usize) {
+    pub(super) fn add_code_bytes(&mut self, kind: CodeKind, bytes: usize) {
         let used = &mut self.part().code_used[kind as usize];
         *used = (*used + bytes).next_multiple_of(16);
     }
@@ -225,7 +225,7 @@ impl Arena {
         let next = self.part().plans;
         let (place, at) = self.allocate::<Plan>(1)?;
         let link = if plan.has_direct() {
-            Link::quick(tag, at)
+            Link::to_quick_plan(tag, at)
         } else {
             Link::new(tag, super::LinkAction::Plan(at))
         };
@@ -269,7 +269,7 @@ impl Arena {
     fn is_free(&mut self, index: usize, window: &Window, now_ns: u64) -> bool {
         let number = self.number_of(index);
         let part = &mut self.parts[index % PARTS_OF_LANE];
-        if part.used == 0 && part.code_used == [0; KINDS] {
+        if part.used == 0 && part.code_used == [0; CODE_KINDS] {
             return true;
         }
         if part.window != window.base() {
@@ -311,7 +311,7 @@ impl Arena {
     /// Links to all parts are removed. They are made again when they are needed.
     pub(super) fn recover(&mut self, window: &Window) {
         let numbers = self.number_of(0)..self.number_of(0) + PARTS_OF_LANE;
-        for place in filter_links::all() {
+        for place in filter_links::link_places() {
             let link = place.load(Ordering::Relaxed);
             let leads_here = |link| match Link(link).action() {
                 LinkAction::Plan(at) => numbers.contains(&part_of(at)),
@@ -339,7 +339,7 @@ impl Part {
     const fn new() -> Self {
         Self {
             used: 0,
-            code_used: [0; KINDS],
+            code_used: [0; CODE_KINDS],
             plans: core::ptr::null(),
             filters: core::ptr::null(),
             retired_ns: 0,

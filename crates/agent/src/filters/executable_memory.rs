@@ -9,7 +9,7 @@
 //! unwind information as the library's text has. Nothing is registered at run time, which would
 //! take locks and memory and slow the program's exceptions. One description must hold for all code
 //! that will ever lie there, at each instruction. There are two, for two kinds of code, each with
-//! memory of its own: [`Kind`].
+//! memory of its own: [`CodeKind`].
 
 #[cfg(target_arch = "x86_64")]
 use core::cell::UnsafeCell;
@@ -26,11 +26,11 @@ const PERMANENT_BYTES: usize = 4096;
 const PART_BYTES: usize = 128 << 10;
 /// Bytes of all code that leaves the stack alone.
 const LEAVES_BYTES: usize = PERMANENT_BYTES + PARTS * PART_BYTES;
-const BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
+const TOTAL_BYTES: usize = LEAVES_BYTES + PARTS * PART_BYTES;
 
 /// The use of the stack by code, as unwinders see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CodeKind {
     /// None: rsp points to the return address, and registers are the caller's. So are the permanent
     /// code, code that fills frames, programs that read payloads, and others that call nothing and
     /// save nothing.
@@ -40,7 +40,7 @@ pub(super) enum Kind {
 }
 
 /// Number of kinds.
-pub(super) const KINDS: usize = 2;
+pub(super) const CODE_KINDS: usize = 2;
 
 // The executable mapping: memory of the linked module, with the two descriptions.
 #[cfg(target_arch = "x86_64")]
@@ -68,13 +68,13 @@ core::arch::global_asm!(
     ".cfi_endproc",
     ".popsection",
     leaves = const LEAVES_BYTES,
-    programs = const BYTES - LEAVES_BYTES,
+    programs = const TOTAL_BYTES - LEAVES_BYTES,
 );
 
 /// Whole pages, which no thread reads before they hold code.
 #[cfg(target_arch = "x86_64")]
 #[repr(C, align(4096))]
-struct Pages(UnsafeCell<[u8; BYTES]>);
+struct Pages(UnsafeCell<[u8; TOTAL_BYTES]>);
 
 // SAFETY: only the kernel changes this memory, and only instruction fetches read it.
 #[cfg(target_arch = "x86_64")]
@@ -91,27 +91,27 @@ static EXECUTABLE: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 
 /// Returns these pages, if the compiler exists for this processor.
 #[cfg(target_arch = "x86_64")]
-fn pages() -> Option<*mut u8> {
+fn executable_pages() -> Option<*mut u8> {
     // SAFETY: the memory is there (above).
     Some(unsafe { PAGES.0.get() }.cast())
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-const fn pages() -> Option<*mut u8> {
+const fn executable_pages() -> Option<*mut u8> {
     None
 }
 
 /// Maps the memory, if the compiler exists for this processor. Without it all filters are
 /// interpreted.
-pub(crate) fn prepare() {
-    let Some(executed) = pages() else { return };
+pub(crate) fn map_code_memory() {
+    let Some(executed) = executable_pages() else { return };
     // SAFETY: whole pages of zeros, which nothing has used.
-    let written = unsafe { trackway_sys::memory::executable(executed, BYTES) };
+    let written = unsafe { trackway_sys::memory::map_executable(executed, TOTAL_BYTES) };
     let Some(written) = written else { return };
     // SAFETY: the memory was just mapped, with as many bytes, and stays.
     unsafe {
         let permanent = core::slice::from_raw_parts_mut(written, PERMANENT_BYTES);
-        single_sequence::prepare(permanent, executed, LEAVES_BYTES);
+        single_sequence::install_entry(permanent, executed, LEAVES_BYTES);
     }
     // SAFETY: the handler may run at any time; neither it nor this library is ever removed.
     unsafe {
@@ -136,7 +136,7 @@ unsafe extern "C" fn replace_mapping_in_fork_child() {
     let written = WRITABLE.load(Ordering::Relaxed);
     if linker::is_interrupted() && !written.is_null() {
         // SAFETY: a fork child has nothing there.
-        unsafe { trackway_sys::memory::put_zeros(written, BYTES) };
+        unsafe { trackway_sys::memory::map_zeros(written, TOTAL_BYTES) };
     }
 }
 
@@ -154,13 +154,17 @@ pub(super) fn is_available() -> bool {
 ///
 /// # Safety
 /// No other thread has it, and none is in code there.
-pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Option<&'r mut [u8]> {
+pub(super) unsafe fn free_code<'r>(
+    kind: CodeKind,
+    part: usize,
+    used: usize,
+) -> Option<&'r mut [u8]> {
     let written = WRITABLE.load(Ordering::Relaxed);
     let length = PART_BYTES.checked_sub(used)?;
     if written.is_null() || part >= PARTS {
         return None;
     }
-    let begin = written.wrapping_add(place(kind, part, used));
+    let begin = written.wrapping_add(code_offset(kind, part, used));
     // SAFETY: the mapping holds all parts and stays; this memory is the caller's alone.
     Some(unsafe { core::slice::from_raw_parts_mut(begin, length) })
 }
@@ -168,8 +172,8 @@ pub(super) unsafe fn free_code<'r>(kind: Kind, part: usize, used: usize) -> Opti
 /// Returns the code of a program that was written `used` bytes from the beginning of a part.
 ///
 /// # Safety
-/// It is code there, made by `trackway_jit::x86::emit`.
-pub(super) unsafe fn entry(kind: Kind, part: usize, used: usize) -> Entry {
+/// It is code there, made by `trackway_jit::x86::emit_program`.
+pub(super) unsafe fn program_entry(kind: CodeKind, part: usize, used: usize) -> Entry {
     // SAFETY: an address of code that has this type.
     unsafe { core::mem::transmute::<*mut u8, Entry>(code_address(kind, part, used)) }
 }
@@ -178,28 +182,28 @@ pub(super) unsafe fn entry(kind: Kind, part: usize, used: usize) -> Entry {
 ///
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit_fill`.
-pub(super) unsafe fn fill(part: usize, used: usize) -> Fill {
+pub(super) unsafe fn fill_entry(part: usize, used: usize) -> Fill {
     // SAFETY: an address of code that has this type.
-    unsafe { core::mem::transmute::<*mut u8, Fill>(code_address(Kind::Leaf, part, used)) }
+    unsafe { core::mem::transmute::<*mut u8, Fill>(code_address(CodeKind::Leaf, part, used)) }
 }
 
 /// Returns the code of a program on payloads that was written there.
 ///
 /// # Safety
 /// It is code there, made by `trackway_jit::x86::emit_direct`.
-pub(super) unsafe fn direct(part: usize, used: usize) -> *const u8 {
-    code_address(Kind::Leaf, part, used)
+pub(super) unsafe fn direct_entry(part: usize, used: usize) -> *const u8 {
+    code_address(CodeKind::Leaf, part, used)
 }
 
-fn code_address(kind: Kind, part: usize, used: usize) -> *mut u8 {
-    EXECUTABLE.load(Ordering::Relaxed).wrapping_add(place(kind, part, used))
+fn code_address(kind: CodeKind, part: usize, used: usize) -> *mut u8 {
+    EXECUTABLE.load(Ordering::Relaxed).wrapping_add(code_offset(kind, part, used))
 }
 
 /// Returns that place, in bytes from the beginning of the memory.
-const fn place(kind: Kind, part: usize, used: usize) -> usize {
+const fn code_offset(kind: CodeKind, part: usize, used: usize) -> usize {
     let begin = match kind {
-        Kind::Leaf => PERMANENT_BYTES,
-        Kind::Program => LEAVES_BYTES,
+        CodeKind::Leaf => PERMANENT_BYTES,
+        CodeKind::Program => LEAVES_BYTES,
     };
     begin + part * PART_BYTES + used
 }

@@ -48,7 +48,7 @@ pub(super) fn find_cells(id: u64, count: usize) -> &'static [Cell] {
 }
 
 /// Resets all state, in a fork child: state belongs to a process.
-pub(super) fn reset() {
+pub(super) fn reset_in_fork_child() {
     for state in &STATES {
         state.id.store(0, Ordering::Relaxed);
         state.last_request.store(0, Ordering::Relaxed);

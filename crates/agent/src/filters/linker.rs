@@ -46,7 +46,7 @@ pub(super) fn is_interrupted() -> bool {
 
 /// Resets, in a fork child, the lanes of threads that the child does not have.
 pub(super) fn reset_in_fork_child() {
-    filter_state::reset();
+    filter_state::reset_in_fork_child();
     for (number, lane) in LANES.iter().enumerate() {
         // An owned lane means that a handler has forked, and this thread continues there
         // afterwards. It links for a tag of its parent's, which is void here.
@@ -113,7 +113,7 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
     if link.has_tag(tag) {
         return Ok(link);
     }
-    let contexts_count = app_contexts::count();
+    let contexts_count = app_contexts::contexts_count();
     let linker = guard.linker(window);
     linker.copy_block(request, window)?;
     let mut made = linker.make_link(request, tag);
@@ -128,10 +128,10 @@ fn link_in_lane(request: &LinkRequest, tag: u32, guard: &mut LaneGuard) -> Resul
     // ORDERING: Release pairs with the Acquire of readers: the plan is there.
     place.store(link.0, Ordering::Release);
     // ORDERING: SeqCst: the link is stored before the check for a context that was declared
-    // meanwhile, which removes links (`filter_links::void_context_dependent`): one of the two sees
-    // the other.
+    // meanwhile, which removes links (`filter_links::void_context_dependent_links`): one of the two
+    // sees the other.
     fence(Ordering::SeqCst);
-    if app_contexts::count() != contexts_count {
+    if app_contexts::contexts_count() != contexts_count {
         place.store(0, Ordering::Relaxed);
     }
     if link.action() == LinkAction::Discard {

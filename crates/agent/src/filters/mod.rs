@@ -99,7 +99,7 @@ impl Link {
     }
 
     /// Makes a link to a plan that [`single_sequence`] can run.
-    const fn quick(tag: u32, at: u32) -> Self {
+    const fn to_quick_plan(tag: u32, at: u32) -> Self {
         Self::new(tag, LinkAction::Plan(at | Self::QUICK))
     }
 
@@ -151,7 +151,7 @@ pub(crate) enum FilterVerdict {
 /// # Safety
 /// The payload is staged for the event; `enabled` is the event's word.
 #[inline(never)] // keeps its frame off the stack of recording
-pub(crate) unsafe fn judge(
+pub(crate) unsafe fn judge_staged(
     session: usize,
     enabled: *const AtomicU32,
     staged: StagedPayload,
@@ -169,7 +169,7 @@ pub(crate) unsafe fn judge(
     };
     // SAFETY: as above.
     let passes = |plan: &Plan, emitter: &Emitter| Some(unsafe { plan.passes(staged, emitter) });
-    judge_by(session, enabled, passes_quickly, passes)
+    judge_by_plan(session, enabled, passes_quickly, passes)
 }
 
 /// Judges an event that is not staged yet.
@@ -188,20 +188,20 @@ pub(crate) unsafe fn judge_unstaged(
     let passes = |plan: &Plan, emitter: &Emitter| unsafe {
         plan.passes_unstaged(arguments, description_number, emitter)
     };
-    judge_by(session, enabled, |_: &Plan| None, passes)
+    judge_by_plan(session, enabled, |_: &Plan| None, passes)
 }
 
 /// Judges an event by two ways to evaluate a plan: without and with the emitter's identity. A
 /// result of `None` means that the way does not apply.
 // Longer than 70 lines: the filter path is one function, so that its values stay in registers.
 #[inline(always)] // compiled for each caller
-fn judge_by(
+fn judge_by_plan(
     session: usize,
     enabled: *const AtomicU32,
     passes_quickly: impl FnOnce(&Plan) -> Option<bool>,
     passes: impl FnOnce(&Plan, &Emitter) -> Option<bool>,
 ) -> FilterVerdict {
-    let thread = thread::current();
+    let thread = thread::current_thread();
     // SAFETY: the line is the calling thread's. Its stamp is zero until it was filled in.
     let (stamp, tid, name_stamp) =
         unsafe { ((*thread).stamp, (*thread).tid, (*thread).name_stamp) };
@@ -326,7 +326,7 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
             LinkTag::Stale => return SlowVerdict::Stale,
             LinkTag::InReplacement => return SlowVerdict::Discarded,
         };
-        // ORDERING: Acquire, as in `judge_by`.
+        // ORDERING: Acquire, as in `judge_by_plan`.
         let mut link = Link(place.load(Ordering::Acquire));
         if !link.has_tag(tag) {
             match linker::find_or_make(request, tag) {
@@ -343,14 +343,14 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
             LinkAction::Discard => return SlowVerdict::Discarded,
             LinkAction::Plan(at) => at,
         };
-        let (line, in_vfork_child) = (thread::current(), thread::in_vfork_child());
+        let (line, in_vfork_child) = (thread::current_thread(), thread::in_vfork_child());
         thread::begin_filter(line);
-        let visit = readers::enter(arena::part_of(at), place, link.0, in_vfork_child);
+        let visit = readers::enter_part(arena::part_of(at), place, link.0, in_vfork_child);
         let Some(visit) = visit else {
             thread::end_filter(line);
             continue;
         };
-        // As in `judge_by`.
+        // As in `judge_by_plan`.
         if PROCESS.stamp() != stamp {
             visit.leave();
             thread::end_filter(line);
@@ -358,7 +358,7 @@ pub(crate) unsafe fn judge_slowly(request: &LinkRequest, staged: StagedPayload) 
         }
         // SAFETY: the visit keeps the plan where it is, as the link says.
         let plan = unsafe { arena::plan_at(at) };
-        let thread = thread::identify(stamp, plan.takes_procname);
+        let thread = thread::identify_thread(stamp, plan.takes_procname);
         let (pid, tid) = (PROCESS.pid_for(&thread), thread.tid);
         let emitter = Emitter { pid, tid, name: thread.name.as_ptr() };
         // SAFETY: the caller's payload.

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU32;
 use trackway_abi::record::HEADROOM_BYTES;
 use trackway_abi::record::context::PROCNAME_BYTES;
 use trackway_jit::frame::{Entry, Environment, Fill, Frame};
-use trackway_jit::framer::{Contexts, FramerView, Leg, Rest, Take};
+use trackway_jit::framer::{AnchorStep, Contexts, FramerView, RemainingSlot, ValuePlace};
 use trackway_jit::helper::Word;
 use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
@@ -45,7 +45,7 @@ pub(super) struct Filter {
     pub(super) environment: Environment<'static>,
     /// Its machine code.
     pub(super) entry: Option<Entry>,
-    /// True if that is a leaf (`executable_memory::Kind`).
+    /// True if that is a leaf (`executable_memory::CodeKind`).
     pub(super) is_leaf: bool,
     /// Programs for the interpreter, if there is no machine code.
     pub(super) programs: *const Verified<'static>,
@@ -63,10 +63,10 @@ pub(super) struct Step {
     pub(super) legs_count: u8,
     pub(super) takes_count: u8,
     pub(super) rest_count: u8,
-    pub(super) legs: *const Leg,
-    pub(super) takes: *const Take,
+    pub(super) legs: *const AnchorStep,
+    pub(super) takes: *const ValuePlace,
     /// The slots that the machine code leaves.
-    pub(super) rest: *const Rest,
+    pub(super) rest: *const RemainingSlot,
 }
 
 /// All steps for an event in a session.
@@ -189,7 +189,7 @@ impl Plan {
             procname.length = length;
             procname.offset = (PAYLOAD_OFFSET - NAME_BYTES) as u32;
         }
-        let contexts = contexts::for_filters(emitter.pid, emitter.tid, procname);
+        let contexts = contexts::filter_contexts(emitter.pid, emitter.tid, procname);
         // SAFETY: headroom and payload are adjacent, and no other thread writes there. (Unwritten
         // bytes of the headroom are never read: no word refers to them.)
         let bytes = unsafe { core::slice::from_raw_parts(bytes, PAYLOAD_OFFSET + size) };

@@ -8,7 +8,9 @@ use trackway_abi::record::PAYLOAD_BYTES_MAX;
 use trackway_abi::session::flag;
 use trackway_jit::block::{Block, Entry};
 use trackway_jit::frame::{self, Environment, Fill};
-use trackway_jit::framer::{Application, Framer, FramerView, Mismatch, Rest, Wanted};
+use trackway_jit::framer::{
+    ApplicationContext, Framer, FramerView, Mismatch, RemainingSlot, WantedValue,
+};
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::{Alternative, Object};
 use trackway_jit::verify::{Rules, State, VERIFIER_STATES, Verified, verify};
@@ -17,7 +19,7 @@ use trackway_schema::{FieldViews, Heading, Scalar, Shape};
 use trackway_window::Window;
 
 use super::arena::{Arena, ArenaFull};
-use super::executable_memory::Kind;
+use super::executable_memory::CodeKind;
 use super::plan::{Filter, Plan, Step};
 use super::{Link, LinkAction, executable_memory, filter_state, plan, single_sequence};
 use crate::app_contexts;
@@ -106,18 +108,18 @@ impl PlanBuilder<'_> {
         for (number, alternative) in object.alternatives().enumerate() {
             let wanted = alternative
                 .needs()
-                .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
+                .map(|need| WantedValue { path: need.path.as_bytes(), kind: need.kind });
             let mut applications = self.applications;
             let find = |name: &[u8]| {
-                filter_links::depend_on_contexts(self.session);
+                filter_links::mark_context_dependent(self.session);
                 let place = app_contexts::find_context(name);
                 lacks_application |= place.is_none();
                 let place = place?;
                 let before = plan::add_offset(&mut applications, place);
                 is_full |= before.is_none();
-                Some(Application { kind: place.kind(), before: before? })
+                Some(ApplicationContext { kind: place.kind(), before: before? })
             };
-            if let Err(unfit) = self.framer.make_with(&fields, wanted, find) {
+            if let Err(unfit) = self.framer.build_in_place_with(&fields, wanted, find) {
                 lacks &= matches!(unfit, Mismatch::Lacks(_));
                 continue;
             }
@@ -153,7 +155,7 @@ impl PlanBuilder<'_> {
         let framer = self.framer.view();
         self.takes_procname |= framer.takes_procname();
         let (legs, takes) = (self.arena.push_all(framer.legs)?, self.arena.push_all(framer.takes)?);
-        let rest = self.arena.allocate_for::<Rest>(framer.takes.len())?;
+        let rest = self.arena.allocate_for::<RemainingSlot>(framer.takes.len())?;
         let mut rest_count = 0;
         for (number, left) in framer.rest().enumerate() {
             // SAFETY: there is room for all takes.
@@ -162,7 +164,7 @@ impl PlanBuilder<'_> {
         }
         Ok(Step {
             filter,
-            fill: fill(self.arena, &framer)?,
+            fill: compile_fill(self.arena, &framer)?,
             coded_bytes: framer.coded_bytes() as u32,
             legs_count: legs.len() as u8,
             takes_count: takes.len() as u8,
@@ -194,17 +196,20 @@ impl PlanBuilder<'_> {
         }
         let rules = Rules::new(alternative.needs_count());
         let Ok(verified) = verify(program, rules, self.states()) else { return Ok(None) };
-        let (part, used) = (self.arena.current(), self.arena.code_used(Kind::Leaf));
+        let (part, used) = (self.arena.current(), self.arena.code_used(CodeKind::Leaf));
         // SAFETY: this thread fills the part, and nothing lies beyond `used`.
         let room =
-            unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
+            unsafe { executable_memory::free_code(CodeKind::Leaf, part, used) }.ok_or(ArenaFull)?;
         let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
         let framer = self.framer.view();
         match x86::emit_direct(&verified, framer, &mut room[..most], &mut self.places[..]) {
             Ok(Some(bytes)) => {
-                self.arena.add_code_bytes(Kind::Leaf, bytes);
+                self.arena.add_code_bytes(CodeKind::Leaf, bytes);
                 // SAFETY: that code was just emitted there.
-                Ok(Some((unsafe { executable_memory::direct(part, used) }, framer.coded_bytes())))
+                Ok(Some((
+                    unsafe { executable_memory::direct_entry(part, used) },
+                    framer.coded_bytes(),
+                )))
             }
             Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
             // Another part has memory for it, or another lane. If an empty part has not, the
@@ -222,7 +227,7 @@ impl PlanBuilder<'_> {
         cells: usize,
         alternative: &Alternative<'_>,
     ) -> Result<Option<*const Filter>, ArenaFull> {
-        let key = [id, hash_of(alternative)];
+        let key = [id, hash_alternative(alternative)];
         let slots = alternative.needs_count();
         // Not its parent's code, in a child that was forked in the middle of a link.
         let is_it = |filter: &&Filter| {
@@ -238,14 +243,14 @@ impl PlanBuilder<'_> {
             self.arena.push_all(alternative.constants())?,
             filter_state::find_cells(id, cells),
             time_ns,
-            random,
+            random_bits,
         );
         let (programs, programs_count) = (core::ptr::null(), 0);
         let next = core::ptr::null();
         let (entry, is_leaf) = (None, false);
         let mut filter =
             Filter { next, key, slots, environment, entry, is_leaf, programs, programs_count };
-        let made = self.compile(&mut filter, alternative)?;
+        let made = self.compile_programs(&mut filter, alternative)?;
         let made = if made { made } else { self.store_programs(&mut filter, alternative)? };
         self.interprets |= filter.entry.is_none();
         if made { self.arena.push_filter(filter).map(Some) } else { Ok(None) }
@@ -260,7 +265,7 @@ impl PlanBuilder<'_> {
     }
 
     /// Compiles a filter's programs. Returns false if that is not possible.
-    fn compile(
+    fn compile_programs(
         &mut self,
         filter: &mut Filter,
         alternative: &Alternative<'_>,
@@ -275,7 +280,7 @@ impl PlanBuilder<'_> {
             let Ok(verified) = verify(program, rules, self.states()) else { return Ok(false) };
             // A tail call may lead to a program that is no leaf.
             let is_leaf = count == 1 && x86::is_leaf(&verified);
-            let kind = if is_leaf { Kind::Leaf } else { Kind::Program };
+            let kind = if is_leaf { CodeKind::Leaf } else { CodeKind::Program };
             filter.is_leaf = is_leaf;
             let (part, used) = (self.arena.current(), self.arena.code_used(kind));
             // SAFETY: this thread fills the part, and nothing lies beyond `used`.
@@ -283,11 +288,12 @@ impl PlanBuilder<'_> {
                 unsafe { executable_memory::free_code(kind, part, used) }.ok_or(ArenaFull)?;
             // The compiler touches only these bytes.
             let most = room.len().min(program.len().saturating_mul(x86::INSN_CODE_BYTES_MAX));
-            match x86::emit(&verified, &mut room[..most], &mut self.places[..]) {
+            match x86::emit_program(&verified, &mut room[..most], &mut self.places[..]) {
                 Ok(code) => {
                     self.arena.add_code_bytes(kind, code.size_bytes);
                     // SAFETY: that code was just emitted there.
-                    entries[number] = Some(unsafe { executable_memory::entry(kind, part, used) });
+                    entries[number] =
+                        Some(unsafe { executable_memory::program_entry(kind, part, used) });
                 }
                 // A filter that does not fit an empty part fits none.
                 Err(x86::EmitError::NoRoom) if used > 0 => return Err(ArenaFull),
@@ -383,18 +389,19 @@ fn uncut_bytes(described: &[u8]) -> u16 {
 }
 
 /// Compiles the code that fills frames.
-fn fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, ArenaFull> {
+fn compile_fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, ArenaFull> {
     if !executable_memory::is_available() {
         return Ok(None);
     }
-    let (part, used) = (arena.current(), arena.code_used(Kind::Leaf));
+    let (part, used) = (arena.current(), arena.code_used(CodeKind::Leaf));
     // SAFETY: this thread fills the part, and nothing lies beyond `used`.
-    let room = unsafe { executable_memory::free_code(Kind::Leaf, part, used) }.ok_or(ArenaFull)?;
+    let room =
+        unsafe { executable_memory::free_code(CodeKind::Leaf, part, used) }.ok_or(ArenaFull)?;
     match x86::emit_fill(framer, room) {
         Ok(Some(bytes)) => {
-            arena.add_code_bytes(Kind::Leaf, bytes);
+            arena.add_code_bytes(CodeKind::Leaf, bytes);
             // SAFETY: that code was just emitted there.
-            Ok(Some(unsafe { executable_memory::fill(part, used) }))
+            Ok(Some(unsafe { executable_memory::fill_entry(part, used) }))
         }
         Ok(None) | Err(x86::EmitError::Unsupported) => Ok(None),
         Err(x86::EmitError::NoRoom) => Err(ArenaFull),
@@ -402,7 +409,7 @@ fn fill(arena: &mut Arena, framer: &FramerView<'_>) -> Result<Option<Fill>, Aren
 }
 
 /// Hashes everything in an alternative (FNV-1a).
-fn hash_of(alternative: &Alternative<'_>) -> u64 {
+fn hash_alternative(alternative: &Alternative<'_>) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     let mut add = |bytes: &[u8]| {
         for &byte in bytes {
@@ -425,6 +432,6 @@ extern "C" fn time_ns() -> u64 {
     trackway_sys::clock::monotonic_ns()
 }
 
-extern "C" fn random() -> u64 {
-    thread::random()
+extern "C" fn random_bits() -> u64 {
+    thread::random_bits()
 }

@@ -42,7 +42,7 @@ pub(super) fn enter_by_sequence(
 }
 
 /// Enters a part by whatever way. Returns `None` if `place` does not hold `link` any more.
-pub(super) fn enter(
+pub(super) fn enter_part(
     part: usize,
     place: &AtomicU64,
     link: u64,

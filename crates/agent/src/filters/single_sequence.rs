@@ -19,7 +19,7 @@ use crate::payload::StagedPayload;
 use crate::state::filter_links::place_of;
 use crate::state::process::PROCESS;
 use crate::state::thread;
-pub(super) use sequence::{is_available, prepare};
+pub(super) use sequence::{install_entry, is_available};
 
 /// The verdict of a filter in one sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(crate) struct EmitArguments {
 /// # Safety
 /// As [`crate::emit::fast_path::emit`]; `enabled` is the event's word.
 #[inline(always)]
-pub(crate) unsafe fn judge(
+pub(crate) unsafe fn judge_in_sequence(
     session: usize,
     enabled: *const AtomicU32,
     arguments: EmitArguments,
@@ -73,15 +73,15 @@ pub(crate) unsafe fn judge(
         );
     }
     let Some(at) = link.quick_plan() else { return (QuickVerdict::Unsupported, arguments) };
-    let stamp = thread::stamp();
+    let stamp = thread::thread_stamp();
     if stamp == 0 {
         return (QuickVerdict::Unknown, arguments);
     }
     // SAFETY: links are made after the library has started, for good.
     let stamp_word = unsafe { PROCESS.stamp_word().unwrap_unchecked() };
-    let query = sequence::Query { arguments, place, link, at, enabled, stamp_word, stamp };
+    let query = sequence::SequenceQuery { arguments, place, link, at, enabled, stamp_word, stamp };
     // SAFETY: the caller's event; a link to such a plan is only made if there is the sequence.
-    let Answer { answer, arguments, link } = unsafe { sequence::run(query) };
+    let SequenceAnswer { answer, arguments, link } = unsafe { sequence::run(query) };
     match answer {
         FAILS => (QuickVerdict::Fails, arguments),
         PASSES => (QuickVerdict::Passes(link.tag()), arguments),
@@ -90,7 +90,7 @@ pub(crate) unsafe fn judge(
 }
 
 /// A filter's answer, or [`NONE`], with the arguments of the query.
-struct Answer {
+struct SequenceAnswer {
     answer: u64,
     arguments: EmitArguments,
     link: Link,
@@ -107,7 +107,7 @@ mod sequence {
     use super::super::Link;
     use super::super::arena;
     use super::super::plan::Plan;
-    use super::{Answer, EmitArguments, NONE};
+    use super::{EmitArguments, NONE, SequenceAnswer};
     use crate::payload::StagedPayload;
 
     /// The entry of the sequence; null: there is none.
@@ -200,7 +200,11 @@ mod sequence {
     ///
     /// # Safety
     /// `written` is the beginning of that memory, and does not change from now on.
-    pub(in super::super) unsafe fn prepare(written: &mut [u8], executed: *mut u8, bytes: usize) {
+    pub(in super::super) unsafe fn install_entry(
+        written: &mut [u8],
+        executed: *mut u8,
+        bytes: usize,
+    ) {
         let Some(area) = trackway_sys::thread::rseq_offset() else { return };
         let (begin, start, end) = (
             &raw const trackway_quick_begin,
@@ -224,7 +228,7 @@ mod sequence {
     }
 
     /// The arguments of a run, and the values that must hold.
-    pub(super) struct Query {
+    pub(super) struct SequenceQuery {
         pub(super) arguments: EmitArguments,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
@@ -241,7 +245,7 @@ mod sequence {
     /// The link says that there is a plan for this at `at`; the payload is the event's. The thread
     /// is no vfork child's.
     #[inline(always)]
-    pub(super) unsafe fn run(query: Query) -> Answer {
+    pub(super) unsafe fn run(query: SequenceQuery) -> SequenceAnswer {
         let (answer, event, start, size_and_flags, link);
         // SAFETY: while the link holds, in the sequence, the plan is unchanged, with code of
         // `emit_direct` for the event. That code reads so many bytes of the payload, changes no
@@ -282,7 +286,7 @@ mod sequence {
             );
         }
         let payload = StagedPayload::new(start, size_and_flags);
-        Answer { answer, arguments: EmitArguments { event, payload }, link: Link(link) }
+        SequenceAnswer { answer, arguments: EmitArguments { event, payload }, link: Link(link) }
     }
 }
 
@@ -292,10 +296,10 @@ mod sequence {
     use core::sync::atomic::{AtomicU32, AtomicU64};
 
     use super::super::Link;
-    use super::{Answer, EmitArguments, NONE};
+    use super::{EmitArguments, NONE, SequenceAnswer};
 
     #[expect(dead_code, reason = "nobody is asked")]
-    pub(super) struct Query {
+    pub(super) struct SequenceQuery {
         pub(super) arguments: EmitArguments,
         pub(super) place: &'static AtomicU64,
         pub(super) link: Link,
@@ -305,11 +309,11 @@ mod sequence {
         pub(super) stamp: u64,
     }
 
-    pub(super) const unsafe fn run(query: Query) -> Answer {
-        Answer { answer: NONE, arguments: query.arguments, link: query.link }
+    pub(super) const unsafe fn run(query: SequenceQuery) -> SequenceAnswer {
+        SequenceAnswer { answer: NONE, arguments: query.arguments, link: query.link }
     }
 
-    pub(in super::super) const unsafe fn prepare(_: &mut [u8], _: *mut u8, _: usize) {}
+    pub(in super::super) const unsafe fn install_entry(_: &mut [u8], _: *mut u8, _: usize) {}
 
     pub(in super::super) const fn is_available() -> bool {
         false

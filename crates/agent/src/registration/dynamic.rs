@@ -15,7 +15,9 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use trackway_abi::record::{CUT, HEADROOM_BYTES, PAYLOAD_BYTES_MAX};
 use trackway_schema::{ARRAY_LENGTH_MAX, FIELDS_MAX, LABELS_MAX, LEVEL_NAMES, Scalar, Shape};
 
-use super::dynamic_payload::{MARGIN_BYTES, PayloadBuilder, Sizes, Span, append_field, measure};
+use super::dynamic_payload::{
+    MARGIN_BYTES, PayloadBuilder, Sizes, Span, append_field, measure_values,
+};
 use crate::abi::{Event, Field, Value};
 use crate::emit::fast_path;
 use crate::registration::register;
@@ -27,7 +29,7 @@ use crate::state::window_map::MappedWindow;
 const DYNAMIC_MAX: usize = 1024;
 /// An event described at run time: `struct trackway_dynamic`.
 #[derive(Debug)]
-pub struct Dynamic {
+pub struct DynamicEvent {
     /// Its enable word, in a window that stays mapped, or in [`crate::state::event_archive`]; null:
     /// the entry is free.
     word: AtomicPtr<AtomicU32>,
@@ -37,7 +39,7 @@ pub struct Dynamic {
     fields: [AtomicU32; FIELDS_MAX],
 }
 
-static TABLE: [Dynamic; DYNAMIC_MAX] = [const { Dynamic::new() }; DYNAMIC_MAX];
+static TABLE: [DynamicEvent; DYNAMIC_MAX] = [const { DynamicEvent::new() }; DYNAMIC_MAX];
 
 /// The data for packing a field.
 #[derive(Clone, Copy)]
@@ -101,7 +103,7 @@ impl FieldPlan {
     }
 }
 
-impl Dynamic {
+impl DynamicEvent {
     const fn new() -> Self {
         Self {
             word: AtomicPtr::new(core::ptr::null_mut()),
@@ -111,7 +113,7 @@ impl Dynamic {
     }
 
     /// Returns the entry of the event with this enable word: its present one, or a free one.
-    fn entry(word: &AtomicU32) -> Option<&'static Self> {
+    fn find_or_take(word: &AtomicU32) -> Option<&'static Self> {
         let key = core::ptr::from_ref(word).cast_mut();
         let first = key as usize / size_of::<trackway_abi::window::Event>();
         let probes = (0..DYNAMIC_MAX).map(|probe| (first + probe) % DYNAMIC_MAX);
@@ -127,7 +129,7 @@ impl Dynamic {
     #[cold]
     fn find_by_description(encoded: &[u8]) -> Option<&'static Self> {
         TABLE.iter().find(|entry| {
-            let known = event_archive::find_by_word(entry.word.load(Ordering::Relaxed));
+            let known = event_archive::find_number_by_word(entry.word.load(Ordering::Relaxed));
             known.is_some_and(|known| event_archive::has_description(known, encoded))
         })
     }
@@ -206,13 +208,13 @@ impl FieldPlans {
 ///
 /// # Safety
 /// The names are null or C strings, and `fields` has `count` elements that are as the header says.
-pub unsafe fn describe(
+pub unsafe fn describe_event(
     provider: *const c_char,
     name: *const c_char,
     level: c_uint,
     fields: *const Field,
     count: c_uint,
-) -> Result<&'static Dynamic, c_int> {
+) -> Result<&'static DynamicEvent, c_int> {
     let moves = PROCESS.moves();
     if !PROCESS.has_started() {
         return Err(-libc::ENODEV);
@@ -233,8 +235,9 @@ pub unsafe fn describe(
     for (number, (field, word)) in fields.iter().zip(&mut words).enumerate() {
         let plan = FieldPlan::from_field(field).ok_or(-libc::EINVAL)?;
         // SAFETY: the caller's names.
-        let same =
-            |other: &Field| unsafe { register::bytes(other.name) == register::bytes(field.name) };
+        let same = |other: &Field| unsafe {
+            register::c_string_bytes(other.name) == register::c_string_bytes(field.name)
+        };
         if fields[..number].iter().any(same) {
             return Err(-libc::EINVAL);
         }
@@ -245,7 +248,8 @@ pub unsafe fn describe(
         return Err(-libc::EINVAL);
     }
     // SAFETY: the caller's names.
-    let (provider, name) = unsafe { (register::bytes(provider), register::bytes(name)) };
+    let (provider, name) =
+        unsafe { (register::c_string_bytes(provider), register::c_string_bytes(name)) };
     let words = &words[..count];
     let found = |encoded: &[u8]| entry_of(mapped, moves, encoded, words);
     // SAFETY: the caller's names and fields, whose shapes were checked.
@@ -259,7 +263,7 @@ fn entry_of(
     moves: u64,
     encoded: &[u8],
     fields: &[u32],
-) -> Result<&'static Dynamic, c_int> {
+) -> Result<&'static DynamicEvent, c_int> {
     let word = register::find_or_intern_word(mapped, encoded).ok_or(-libc::ENOSPC)?;
     // Otherwise the number may come from the zeros that replace the window.
     if PROCESS.moves() != moves {
@@ -267,20 +271,21 @@ fn entry_of(
     }
     /// Number of moves of a process that has always been the same user's.
     const MOVES_OF_START: u64 = 1;
-    let before = if moves > MOVES_OF_START { Dynamic::find_by_description(encoded) } else { None };
+    let before =
+        if moves > MOVES_OF_START { DynamicEvent::find_by_description(encoded) } else { None };
     if let Some(entry) = before.filter(|entry| entry.fill(fields)) {
         entry.retarget(entry.word(), word);
         return Ok(entry);
     }
     // The entry may be another event's if the window was changed.
-    Dynamic::entry(word).filter(|entry| entry.fill(fields)).ok_or(-libc::ENOSPC)
+    DynamicEvent::find_or_take(word).filter(|entry| entry.fill(fields)).ok_or(-libc::ENOSPC)
 }
 
 /// Records an event: `trackway_dynamic_record`.
 ///
 /// # Safety
 /// `values` has `count` elements, whose data is as the header says.
-pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_int {
+pub unsafe fn record_event(event: &DynamicEvent, values: *const Value, count: c_uint) -> c_int {
     if !event.is_enabled() {
         return 0;
     }
@@ -291,9 +296,9 @@ pub unsafe fn record(event: &Dynamic, values: *const Value, count: c_uint) -> c_
 /// Records an enabled event.
 ///
 /// # Safety
-/// As [`record()`].
+/// As [`record_event()`].
 #[inline(never)] // takes its stack only while a session records
-unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) -> c_int {
+unsafe fn record_enabled(event: &DynamicEvent, values: *const Value, count: usize) -> c_int {
     if count > 0 && values.is_null() {
         return -libc::EINVAL;
     }
@@ -305,7 +310,7 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
     };
     let mut sizes = Sizes { spans: [Span::default(); FIELDS_MAX], bytes: 0, is_cut: false };
     // SAFETY: the caller's promise is the same.
-    if let Err(errno) = unsafe { measure(&plans, values, &mut sizes) } {
+    if let Err(errno) = unsafe { measure_values(&plans, values, &mut sizes) } {
         return errno;
     }
     /// Enough for nearly all.
@@ -313,9 +318,9 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
     // SAFETY: as above; the values have been measured.
     unsafe {
         if sizes.bytes <= SHORT_BYTES {
-            emit_within::<{ SHORT_BYTES + MARGIN_BYTES }>(event, &plans, values, &sizes);
+            emit_with_buffer::<{ SHORT_BYTES + MARGIN_BYTES }>(event, &plans, values, &sizes);
         } else {
-            emit_within::<{ PAYLOAD_BYTES_MAX + MARGIN_BYTES }>(event, &plans, values, &sizes);
+            emit_with_buffer::<{ PAYLOAD_BYTES_MAX + MARGIN_BYTES }>(event, &plans, values, &sizes);
         }
     }
     0
@@ -324,10 +329,10 @@ unsafe fn record_enabled(event: &Dynamic, values: *const Value, count: usize) ->
 /// Builds a record's payload in `BYTES` bytes of stack, and emits it.
 ///
 /// # Safety
-/// As [`record()`]; `sizes` are those of the values, which fit.
+/// As [`record_event()`]; `sizes` are those of the values, which fit.
 #[inline(never)] // one stack frame for each size
-unsafe fn emit_within<const BYTES: usize>(
-    event: &Dynamic,
+unsafe fn emit_with_buffer<const BYTES: usize>(
+    event: &DynamicEvent,
     plans: &FieldPlans,
     values: &[Value],
     sizes: &Sizes,
@@ -345,7 +350,7 @@ unsafe fn emit_within<const BYTES: usize>(
     }
     let size = staged.end - HEADROOM_BYTES;
     let word = event.word();
-    let mut handle = Event::handle(word);
+    let mut handle = Event::with_enable_word(word);
     // SAFETY: the payload has headroom and tailroom; the handle has the enable word, which is all
     // that `emit` reads.
     unsafe {
@@ -363,7 +368,7 @@ const _: () = assert!(size_of::<*const c_void>() == size_of::<u64>());
 mod tests {
     use super::*;
 
-    const fn plan(shape: Shape, length: u16) -> u32 {
+    const fn plan_word(shape: Shape, length: u16) -> u32 {
         FieldPlan { shape, scalar: Scalar::U64, length }.to_word()
     }
 
@@ -381,8 +386,8 @@ mod tests {
     /// A changed window may give two events one entry.
     #[test]
     fn an_entry_is_of_one_event_for_good() {
-        let (array, text) = (plan(Shape::Array, 400), plan(Shape::Text, 0));
-        let entry = Dynamic::new();
+        let (array, text) = (plan_word(Shape::Array, 400), plan_word(Shape::Text, 0));
+        let entry = DynamicEvent::new();
         assert!(entry.plans(0).is_none() && entry.plans(1).is_none(), "nobody's yet");
         assert!(entry.fill(&[array, text]));
         assert!(entry.fill(&[array, text]), "described again");
@@ -394,7 +399,7 @@ mod tests {
         assert!(entry.plans(usize::MAX).is_none());
         let plans = entry.plans(2).expect("its plans");
         assert_eq!(plans.as_slice()[0].to_word(), array);
-        let empty = Dynamic::new();
+        let empty = DynamicEvent::new();
         assert!(empty.fill(&[]) && empty.plans(0).is_some() && !empty.fill(&[array]));
     }
 
@@ -406,10 +411,10 @@ mod tests {
         use std::sync::Barrier;
 
         const ROUNDS: usize = 2_000;
-        let (array, text) = (plan(Shape::Array, 100), plan(Shape::Text, 0));
+        let (array, text) = (plan_word(Shape::Array, 100), plan_word(Shape::Text, 0));
         let events = [[array, text], [array, array]];
         for _ in 0..ROUNDS {
-            let (entry, barrier) = (Dynamic::new(), Barrier::new(2));
+            let (entry, barrier) = (DynamicEvent::new(), Barrier::new(2));
             let fill = |fields| {
                 barrier.wait();
                 entry.fill(fields)

@@ -35,7 +35,7 @@ pub(super) struct Sizes {
 
 /// Divides `room` among spans that need more. No span gets more than it needs, and all cut spans
 /// get the same, as `trackway_i_share` of the header defines it.
-fn share(spans: &mut [Span], room: usize) {
+fn share_room(spans: &mut [Span], room: usize) {
     const OPEN: u16 = u16::MAX;
     let mut left = room;
     let mut open = spans.len();
@@ -138,7 +138,7 @@ fn string_of(value: &Value) -> (*const u8, usize) {
 /// The value's data is as the contract says.
 unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>, c_int> {
     match plan.shape {
-        Shape::Scalar | Shape::Enumeration if fits(plan.scalar, value.bits) => Ok(None),
+        Shape::Scalar | Shape::Enumeration if is_in_range(plan.scalar, value.bits) => Ok(None),
         Shape::Scalar | Shape::Enumeration => Err(-libc::ERANGE),
         Shape::Array if value.data::<u8>().is_null() => Ok(None),
         Shape::Array if value.length == u64::from(plan.length) => Ok(None),
@@ -159,7 +159,7 @@ unsafe fn measure_field(plan: FieldPlan, value: &Value) -> Result<Option<usize>,
 }
 
 /// Returns true if an integer is within its type's range; other scalars always are.
-const fn fits(scalar: Scalar, bits: u64) -> bool {
+const fn is_in_range(scalar: Scalar, bits: u64) -> bool {
     let unused = 64 - 8 * scalar.size_bytes() as u32;
     if scalar.is_float() || matches!(scalar, Scalar::Bool) {
         true
@@ -177,7 +177,7 @@ const fn fits(scalar: Scalar, bits: u64) -> bool {
 /// # Safety
 /// The values' data is as the header says.
 #[inline(never)] // keeps its frame off its callers' stack
-pub(super) unsafe fn measure(
+pub(super) unsafe fn measure_values(
     plans: &FieldPlans,
     values: &[Value],
     sizes: &mut Sizes,
@@ -196,7 +196,7 @@ pub(super) unsafe fn measure(
     let room = PAYLOAD_BYTES_MAX.saturating_sub(plans.fixed_bytes);
     let is_cut = wanted_bytes > room;
     if is_cut {
-        share(&mut spans[..span_count], room);
+        share_room(&mut spans[..span_count], room);
     }
     (sizes.bytes, sizes.is_cut) = (plans.fixed_bytes + wanted_bytes.min(room), is_cut);
     Ok(())

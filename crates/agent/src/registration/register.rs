@@ -19,7 +19,7 @@ use crate::state::window_map::MappedWindow;
 ///
 /// # Safety
 /// The range holds pointers to events of a loaded module, or nulls.
-pub unsafe fn register(begin: *const *mut Event, end: *const *mut Event) {
+pub unsafe fn register_events(begin: *const *mut Event, end: *const *mut Event) {
     if !PROCESS.has_started() {
         return;
     }
@@ -61,11 +61,15 @@ unsafe fn register_event(mapped: Option<&'static MappedWindow>, event: *mut Even
     };
     // SAFETY: a module's event has valid names and fields.
     let (provider, name, fields) = unsafe {
-        (bytes(event.provider), bytes(event.name), fields_of(event.fields, event.field_count))
+        (
+            c_string_bytes(event.provider),
+            c_string_bytes(event.name),
+            fields_of(event.fields, event.field_count),
+        )
     };
     let word = |encoded: &[u8]| {
         let word = find_or_intern_word(mapped, encoded)?;
-        let known = event_archive::find_by_word(word)
+        let known = event_archive::find_number_by_word(word)
             .filter(|&number| event_archive::has_description(number, encoded));
         Some((word, known))
     };
@@ -102,7 +106,7 @@ pub(crate) fn find_or_intern_word(
 ) -> Option<&'static AtomicU32> {
     let Some(mapped) = mapped else { return event_archive::word_without_window(encoded) };
     let window = &mapped.window()?;
-    let index = intern(mapped, encoded)? as usize % EVENTS_MAX;
+    let index = intern_description(mapped, encoded)? as usize % EVENTS_MAX;
     mapped.event_numbers.add_event(index, encoded);
     Some(&window.event(index).enabled)
 }
@@ -126,7 +130,7 @@ fn report_version(version: u32) {
 ///
 /// Sessions for other processes are left out: those processes enable it when they register the same
 /// event, and so does the recorder after a change of its process rules.
-fn intern(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
+fn intern_description(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
     let heading = Heading::read(encoded)?;
     let index = mapped.window()?.intern_event(encoded)?;
     // Read after the event is there: the control lines of a session that begins meanwhile may lie
@@ -142,9 +146,9 @@ fn intern(mapped: &MappedWindow, encoded: &[u8]) -> Option<u32> {
 }
 
 /// Interns every description that this process has in a window that it is about to enter.
-pub(crate) fn intern_all(mapped: &MappedWindow) {
-    for (number, encoded) in event_archive::all() {
-        if let Some(index) = intern(mapped, encoded) {
+pub(crate) fn intern_archived_descriptions(mapped: &MappedWindow) {
+    for (number, encoded) in event_archive::archived_descriptions() {
+        if let Some(index) = intern_description(mapped, encoded) {
             mapped.event_numbers.note(index as usize, number);
         }
     }
@@ -165,7 +169,7 @@ unsafe fn fields_of<'a>(fields: *const Field, count: u8) -> &'a [Field] {
 /// Encodes a description and calls `user` with it. Only a long one takes much stack.
 ///
 /// # Safety
-/// As [`encode`].
+/// As [`encode_description`].
 pub(crate) unsafe fn with_encoding<Result>(
     provider: &[u8],
     name: &[u8],
@@ -177,10 +181,10 @@ pub(crate) unsafe fn with_encoding<Result>(
     const SHORT_BYTES: usize = 1024;
     // SAFETY: the caller's promise is the same.
     unsafe {
-        match with_encoding_within::<SHORT_BYTES, _>(provider, name, level, fields, &user) {
-            Err(EncodeError::Full) => {
-                with_encoding_within::<ENCODED_BYTES_MAX, _>(provider, name, level, fields, &user)
-            }
+        match with_encoding_in_buffer::<SHORT_BYTES, _>(provider, name, level, fields, &user) {
+            Err(EncodeError::Full) => with_encoding_in_buffer::<ENCODED_BYTES_MAX, _>(
+                provider, name, level, fields, &user,
+            ),
             result => result,
         }
     }
@@ -189,9 +193,9 @@ pub(crate) unsafe fn with_encoding<Result>(
 /// Encodes a description in `BYTES` bytes of stack, and calls `user` with it.
 ///
 /// # Safety
-/// As [`encode`].
+/// As [`encode_description`].
 #[inline(never)] // one stack frame for each length
-unsafe fn with_encoding_within<const BYTES: usize, Result>(
+unsafe fn with_encoding_in_buffer<const BYTES: usize, Result>(
     provider: &[u8],
     name: &[u8],
     level: u8,
@@ -200,7 +204,7 @@ unsafe fn with_encoding_within<const BYTES: usize, Result>(
 ) -> core::result::Result<Result, EncodeError> {
     let mut buffer = [0; BYTES];
     // SAFETY: the caller's promise is the same.
-    unsafe { encode(&mut buffer, provider, name, level, fields) }.map(user)
+    unsafe { encode_description(&mut buffer, provider, name, level, fields) }.map(user)
 }
 
 /// Encodes a description.
@@ -208,7 +212,7 @@ unsafe fn with_encoding_within<const BYTES: usize, Result>(
 /// # Safety
 /// The fields have valid names, and enumerations have as many labels as they say, or null: such a
 /// description is refused. (A Rust site that can never have a value has none.)
-unsafe fn encode<'buffer>(
+unsafe fn encode_description<'buffer>(
     buffer: &'buffer mut [u8],
     provider: &[u8],
     name: &[u8],
@@ -225,7 +229,7 @@ unsafe fn encode<'buffer>(
             _ => (0, 0),
         };
         // SAFETY: names of fields are C strings.
-        encoder.field(unsafe { bytes(field.name) }, shape, scalar, length, labels)?;
+        encoder.add_field(unsafe { c_string_bytes(field.name) }, shape, scalar, length, labels)?;
         for label in 0..labels {
             if field.labels.is_null() {
                 return Err(EncodeError::Limit);
@@ -233,9 +237,9 @@ unsafe fn encode<'buffer>(
             // SAFETY: an enumeration has `length` labels, whose names are C strings.
             let (name, first, last) = unsafe {
                 let label = &*field.labels.add(label);
-                (bytes(label.name), label.first, label.last)
+                (c_string_bytes(label.name), label.first, label.last)
             };
-            encoder.label(name, first, last)?;
+            encoder.add_label(name, first, last)?;
         }
     }
     Ok(encoder.finish())
@@ -245,7 +249,7 @@ unsafe fn encode<'buffer>(
 ///
 /// # Safety
 /// `text` is null or a C string that lives as long as its module.
-pub(crate) unsafe fn bytes<'a>(text: *const c_char) -> &'a [u8] {
+pub(crate) unsafe fn c_string_bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return &[];
     }
@@ -333,6 +337,6 @@ unsafe fn visit_note(description: *const u8) {
             let field = description.add(at);
             field.wrapping_offset(field.cast::<i32>().read_unaligned() as isize)
         };
-        register(target(4).cast(), target(8).cast());
+        register_events(target(4).cast(), target(8).cast());
     }
 }

@@ -7,7 +7,7 @@ use core::cell::UnsafeCell;
 use core::ffi::CStr;
 
 use trackway_sys::file::Fd;
-use trackway_sys::process::{has_more_rights, outer_user};
+use trackway_sys::process::{has_elevated_rights, outer_user};
 use trackway_window::{NAME_BYTES, OpenError, Window, window_name};
 
 /// Environment variable for the folder of windows, instead of /dev/shm.
@@ -59,7 +59,7 @@ pub(crate) fn store_folder() {
 /// Returns the value of an environment variable. `None` if the program runs with more rights than
 /// its user has: that environment is not trusted.
 pub(crate) fn read_variable(name: &CStr) -> Option<&'static CStr> {
-    if has_more_rights() {
+    if has_elevated_rights() {
         return None;
     }
     // SAFETY: the environment is only read, before main or by the thread that loads the library.

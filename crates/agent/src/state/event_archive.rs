@@ -73,7 +73,7 @@ impl Extent {
 }
 
 /// Returns the description with this number.
-fn description(number: usize) -> Option<&'static [u8]> {
+fn description_by_number(number: usize) -> Option<&'static [u8]> {
     // ORDERING: Acquire pairs with the Release in `store_description`: the bytes are there.
     Extent::bytes(EXTENTS.get(number)?.load(Ordering::Acquire))
 }
@@ -89,12 +89,12 @@ pub(crate) fn find_description(
         return None;
     }
     let number = usize::from(number.checked_sub(1)?);
-    Some((number, description(number)?))
+    Some((number, description_by_number(number)?))
 }
 
 /// Allocates `count` of `most`, if as many are left. Returns their beginning. A failed call
 /// allocates nothing at any moment: otherwise another thread's allocation could be given out again.
-fn allocate(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
+fn allocate_range(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
     let more = |used: u32| {
         let end = used as usize + count;
         (end <= most).then_some(end as u32)
@@ -106,8 +106,8 @@ fn allocate(used: &AtomicU32, count: usize, most: usize) -> Option<usize> {
 
 /// Archives a description. Returns its number.
 fn store_description(encoded: &[u8]) -> Option<usize> {
-    let at = allocate(&POOL_USED, encoded.len(), POOL_BYTES)?;
-    let number = allocate(&COUNT, 1, DESCRIPTIONS_MAX)?;
+    let at = allocate_range(&POOL_USED, encoded.len(), POOL_BYTES)?;
+    let number = allocate_range(&COUNT, 1, DESCRIPTIONS_MAX)?;
     // SAFETY: this thread alone allocated the place, and no thread reads it before the extent is
     // there.
     unsafe {
@@ -148,7 +148,7 @@ impl EventNumbers {
             } else {
                 entry.store(UNCERTAIN, Ordering::Relaxed);
             }
-        } else if self.number_of(index).and_then(description) != Some(encoded) {
+        } else if self.number_of(index).and_then(description_by_number) != Some(encoded) {
             // The window was changed so that two events have one word.
             entry.store(UNCERTAIN, Ordering::Relaxed);
         }
@@ -160,8 +160,8 @@ impl EventNumbers {
         let word = number as u16 + 1;
         // ORDERING: SeqCst: see `add_event`.
         if let Err(other) = entry.compare_exchange(0, word, Ordering::SeqCst, Ordering::Relaxed) {
-            let is_same =
-                other == UNCERTAIN || description(usize::from(other) - 1) == description(number);
+            let is_same = other == UNCERTAIN
+                || description_by_number(usize::from(other) - 1) == description_by_number(number);
             if !is_same {
                 entry.store(UNCERTAIN, Ordering::Relaxed);
             }
@@ -185,10 +185,11 @@ impl EventNumbers {
 }
 
 /// Returns the archived descriptions, with their numbers.
-pub(crate) fn all() -> impl Iterator<Item = (usize, &'static [u8])> {
+pub(crate) fn archived_descriptions() -> impl Iterator<Item = (usize, &'static [u8])> {
     // ORDERING: SeqCst: see `add_event`.
     let count = COUNT.load(Ordering::SeqCst) as usize;
-    (0..count.min(DESCRIPTIONS_MAX)).filter_map(|number| Some((number, description(number)?)))
+    (0..count.min(DESCRIPTIONS_MAX))
+        .filter_map(|number| Some((number, description_by_number(number)?)))
 }
 
 /// Writes `value`, 0 or [`RETARGET`], to the enable words of all windows but `except`, and to the
@@ -221,7 +222,7 @@ pub(crate) fn word_without_window(encoded: &[u8]) -> Option<&'static AtomicU32> 
 }
 
 /// Returns the archived event with this word, if that is certain.
-pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<usize> {
+pub(crate) fn find_number_by_word(word: *const AtomicU32) -> Option<usize> {
     if let Some((mapped, index)) = MappedWindow::find_by_word(word) {
         return mapped.event_numbers.number_of(index);
     }
@@ -232,7 +233,7 @@ pub(crate) fn find_by_word(word: *const AtomicU32) -> Option<usize> {
 
 /// Returns true if the archived event has this description.
 pub(crate) fn has_description(number: usize, encoded: &[u8]) -> bool {
-    description(number) == Some(encoded)
+    description_by_number(number) == Some(encoded)
 }
 
 /// Returns the present word of the event that had `word`. An event that the present window does not
@@ -244,7 +245,8 @@ pub(crate) fn current_word(word: *const AtomicU32) -> Option<&'static AtomicU32>
     if index < EVENTS_MAX {
         return Some(&window.event(index).enabled); // the word is in the present window
     }
-    let found = find_by_word(word).and_then(|number| mapped.event_numbers.word_of(window, number));
+    let found =
+        find_number_by_word(word).and_then(|number| mapped.event_numbers.word_of(window, number));
     Some(found.unwrap_or(&OFF))
 }
 
@@ -257,7 +259,7 @@ mod tests {
         static NUMBERS: EventNumbers = EventNumbers::new();
         NUMBERS.add_event(7, b"described twice");
         let number = NUMBERS.number_of(7).expect("it is kept");
-        assert_eq!(description(number), Some(&b"described twice"[..]));
+        assert_eq!(description_by_number(number), Some(&b"described twice"[..]));
         NUMBERS.add_event(7, b"described twice");
         assert_eq!(NUMBERS.number_of(7), Some(number));
         assert!(
@@ -283,13 +285,14 @@ mod tests {
     #[test]
     fn what_finds_no_room_is_refused_and_takes_none() {
         let used = AtomicU32::new(10);
-        assert_eq!(allocate(&used, 6, 16), Some(10));
-        assert_eq!(allocate(&used, 1, 16), None);
+        assert_eq!(allocate_range(&used, 6, 16), Some(10));
+        assert_eq!(allocate_range(&used, 1, 16), None);
         assert_eq!(used.load(Ordering::Relaxed), 16);
         // At no moment either.
         extern crate std;
         std::thread::scope(|scope| {
-            let other = scope.spawn(|| (0..300_000).all(|_| allocate(&used, 1, 16).is_none()));
+            let other =
+                scope.spawn(|| (0..300_000).all(|_| allocate_range(&used, 1, 16).is_none()));
             while !other.is_finished() {
                 assert_eq!(used.load(Ordering::Relaxed), 16);
             }
@@ -303,9 +306,9 @@ mod tests {
     fn an_event_in_no_window_has_one_word() {
         let word = word_without_window(b"in no window").expect("room");
         assert!(core::ptr::eq(word, word_without_window(b"in no window").expect("it")));
-        let number = find_by_word(word).expect("it is archived");
+        let number = find_number_by_word(word).expect("it is archived");
         assert!(has_description(number, b"in no window"));
-        assert_eq!(find_by_word(&OFF), None);
-        assert_eq!(find_by_word(core::ptr::null()), None);
+        assert_eq!(find_number_by_word(&OFF), None);
+        assert_eq!(find_number_by_word(core::ptr::null()), None);
     }
 }

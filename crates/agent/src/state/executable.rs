@@ -35,18 +35,18 @@ pub(crate) fn loader_thread_name() -> [u8; 17] {
 }
 
 /// Reads path and name. The thread that loads the library calls this once.
-pub(crate) fn read() {
+pub(crate) fn read_path_and_name() {
     // SAFETY: no thread reads it before the length is published below.
     unsafe { *NAME.0.get() = crate::state::thread::read_name() };
     // SAFETY: no thread reads it before the length is published below.
     let path = unsafe { &mut *PATH.0.get() };
-    let length = trackway_sys::process::executable(path);
+    let length = trackway_sys::process::write_executable_path(path);
     // ORDERING: Release pairs with the Acquire in `path`.
     LENGTH.store(length.min(PATH_BYTES), Ordering::Release);
 }
 
 /// Returns the path of the executable; empty: unknown.
-pub(crate) fn path() -> &'static [u8] {
+pub(crate) fn executable_path() -> &'static [u8] {
     // ORDERING: Acquire pairs with the Release in `read`.
     let length = LENGTH.load(Ordering::Acquire);
     // SAFETY: these bytes were written before the length, and never again.

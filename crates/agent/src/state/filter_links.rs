@@ -19,16 +19,16 @@ static DEPENDENT_SESSIONS: AtomicU32 = AtomicU32::new(0);
 
 /// Notes that links of this session depend on the application contexts that the process has. The
 /// linker calls it before it searches a context.
-pub(crate) fn depend_on_contexts(session: usize) {
-    // ORDERING: SeqCst pairs with `void_context_dependent`: it sees a linker that has not found a
-    // context, or that linker finds it.
+pub(crate) fn mark_context_dependent(session: usize) {
+    // ORDERING: SeqCst pairs with `void_context_dependent_links`: it sees a linker that has not
+    // found a context, or that linker finds it.
     DEPENDENT_SESSIONS.fetch_or(1 << (session % SESSIONS_MAX), Ordering::SeqCst);
 }
 
 /// Removes the links that depend on which application contexts there are, because the process has
 /// another one. Any thread; async-signal-safe.
 #[cold]
-pub(crate) fn void_context_dependent() {
+pub(crate) fn void_context_dependent_links() {
     // ORDERING: SeqCst, a Dekker pair with the linker, which stores a link, then checks for another
     // context: it sees the one that was counted before this, or its link is removed.
     fence(Ordering::SeqCst);
@@ -50,6 +50,6 @@ pub(crate) fn place_of(session: usize, event: usize) -> &'static AtomicU64 {
 }
 
 /// Returns the event_numbers of all links.
-pub(crate) fn all() -> impl Iterator<Item = &'static AtomicU64> {
+pub(crate) fn link_places() -> impl Iterator<Item = &'static AtomicU64> {
     LINKS.iter()
 }

@@ -215,7 +215,7 @@ impl Process {
             let namespace = self.pid_namespace.load(Ordering::Relaxed);
             trackway_sys::process::identity_after_fork(parent, namespace)
         } else {
-            trackway_sys::process::identity()
+            trackway_sys::process::current_identity()
         };
         let moment = (trackway_sys::clock::monotonic_ns() >> 10) & 0xffff_ffff;
         let stamp = u64::from(identity.pid) << 32 | moment | 2;
@@ -240,7 +240,7 @@ impl Process {
 
     /// Voids all decisions, which a fork child has from its parent.
     pub(crate) fn void_decisions(&self) {
-        session_cache::void_all(&self.decisions);
+        session_cache::void_decisions(&self.decisions);
     }
 
     /// Returns true if the process is in a sandbox, or its parent was at the fork. Then the library
@@ -384,7 +384,7 @@ impl Process {
         ProcessRules::new(text).selects(&ProcessFacts {
             pid,
             pid_namespace: self.pid_namespace.load(Ordering::Relaxed),
-            executable: executable::path(),
+            executable: executable::executable_path(),
         })
     }
 }

@@ -212,7 +212,7 @@ impl Decision {
 
 /// Voids all decisions. A fork child has its parent's: a namespace rule or a token may decide
 /// differently here, and a thread that was replacing one at the fork does not exist here.
-pub(super) fn void_all(decisions: &[Decision; SESSIONS_MAX]) {
+pub(super) fn void_decisions(decisions: &[Decision; SESSIONS_MAX]) {
     for (decision, publisher) in decisions.iter().zip(&PUBLISHERS) {
         publisher.release_in_fork_child();
         decision.generation.store(u64::MAX, Ordering::Relaxed);

@@ -25,7 +25,7 @@ pub(crate) struct Thread {
     pub(crate) name: [u8; 17],
     /// Number of filters under evaluation: more than one if signal handlers emit.
     filter_depth: u8,
-    /// The count of [`random`].
+    /// The count of [`random_bits`].
     random: u32,
     /// Deadline of the thread's present or last wait for another thread, in ns.
     last_deadline_ns: u64,
@@ -46,20 +46,20 @@ const _: () = assert!(size_of::<Thread>() <= tls::LINE_BYTES);
 
 /// Returns the calling thread's line.
 #[inline(always)]
-pub(crate) fn current() -> *mut Thread {
-    tls::line()
+pub(crate) fn current_thread() -> *mut Thread {
+    tls::thread_line()
 }
 
 /// Returns the line's stamp: zero until the line is filled in.
 #[inline(always)]
-pub(crate) fn stamp() -> u64 {
+pub(crate) fn thread_stamp() -> u64 {
     const _: () = assert!(THREAD_STAMP_OFFSET == 0);
     tls::line_first_word()
 }
 
 fn vfork_depth() -> u32 {
     // SAFETY: the line is the calling thread's, or its parent's.
-    unsafe { (&raw const (*current()).vfork_depth).read_volatile() }
+    unsafe { (&raw const (*current_thread()).vfork_depth).read_volatile() }
 }
 
 /// Returns true if the calling thread may be a vfork child's, and then has no rseq area. After a
@@ -86,8 +86,8 @@ pub(crate) fn runs_in_parent_memory() -> bool {
 /// kernel.
 ///
 /// A vfork child's line is its parent's, so this leaves it alone.
-pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
-    let thread = current();
+pub(crate) fn identify_thread(stamp: u64, with_name: bool) -> Identity {
+    let thread = current_thread();
     let in_vfork_child = in_vfork_child();
     let mut identity = Identity { tid: 0, name: [0; 17], in_vfork_child };
     // SAFETY: the line is the calling thread's. A signal handler that interrupts this writes the
@@ -96,7 +96,7 @@ pub(crate) fn identify(stamp: u64, with_name: bool) -> Identity {
         if stamp != 0 && !in_vfork_child && (*thread).stamp == stamp {
             identity.tid = (*thread).tid;
         } else {
-            identity.tid = trackway_sys::thread::tid();
+            identity.tid = trackway_sys::thread::current_tid();
             if !in_vfork_child {
                 (&raw mut (*thread).tid).write_volatile(identity.tid);
                 (&raw mut (*thread).stamp).write_volatile(stamp);
@@ -154,7 +154,7 @@ pub(crate) fn end_filter(line: *mut Thread) {
 /// Returns true if the calling thread evaluates filters: then this is a signal handler.
 pub(crate) fn is_in_filter() -> bool {
     // SAFETY: as above.
-    unsafe { (&raw const (*current()).filter_depth).read_volatile() != 0 }
+    unsafe { (&raw const (*current_thread()).filter_depth).read_volatile() != 0 }
 }
 
 /// Returns the time, in ns, until which the calling thread may wait for another one, at most
@@ -166,7 +166,7 @@ pub(crate) fn wait_deadline_ns(now_ns: u64, wait_ns_max: u64) -> Option<u64> {
     // SAFETY: the line is the calling thread's, or that of its parent, which waits for it. A value
     // that an interrupting handler writes is as good.
     unsafe {
-        let until_ns = &raw mut (*current()).last_deadline_ns;
+        let until_ns = &raw mut (*current_thread()).last_deadline_ns;
         let before_ns = until_ns.read_volatile();
         if now_ns <= before_ns {
             return Some(before_ns.min(now_ns + wait_ns_max));
@@ -187,7 +187,7 @@ pub(crate) fn is_shallow(place: usize) -> bool {
     const NEAR_BYTES: usize = 2048;
     // SAFETY: the line is the calling thread's, or that of its parent, which waits for it.
     unsafe {
-        let shallowest = &raw mut (*current()).shallowest;
+        let shallowest = &raw mut (*current_thread()).shallowest;
         let before = shallowest.read_volatile();
         if place > before {
             shallowest.write_volatile(place);
@@ -198,8 +198,8 @@ pub(crate) fn is_shallow(place: usize) -> bool {
 
 /// Returns 64 random bits, for samples: SplitMix64 (Steele, Lea, Flood 2014) of the thread's count,
 /// the time counter, and the thread.
-pub(crate) fn random() -> u64 {
-    let thread = current();
+pub(crate) fn random_bits() -> u64 {
+    let thread = current_thread();
     // SAFETY: as above. An interrupting signal handler uses the same count, at another time.
     let count = unsafe {
         let count = &raw mut (*thread).random;
@@ -208,7 +208,7 @@ pub(crate) fn random() -> u64 {
         next
     };
     let time = if trackway_sys::clock::HAS_COUNTER {
-        trackway_sys::clock::tsc()
+        trackway_sys::clock::read_tsc()
     } else {
         trackway_sys::clock::monotonic_ns()
     };
@@ -223,7 +223,7 @@ pub(crate) fn random() -> u64 {
 pub(crate) fn begin_shared_tls() {
     // SAFETY: the line is the calling thread's.
     unsafe {
-        let thread = current();
+        let thread = current_thread();
         (&raw mut (*thread).stamp).write_volatile(0);
         let depth = &raw mut (*thread).vfork_depth;
         depth.write_volatile(depth.read_volatile() + 1);
@@ -234,7 +234,7 @@ pub(crate) fn begin_shared_tls() {
 pub(crate) fn end_shared_tls() {
     // SAFETY: the line is the calling thread's, which has it alone again.
     unsafe {
-        let depth = &raw mut (*current()).vfork_depth;
+        let depth = &raw mut (*current_thread()).vfork_depth;
         let before = depth.read_volatile();
         // A child that shared this line may have counted at the same time.
         if before & !SHARED != 0 {
@@ -249,8 +249,8 @@ pub(crate) fn share_tls() -> u32 {
     let before = vfork_depth();
     // SAFETY: the line is the calling thread's.
     unsafe {
-        (&raw mut (*current()).stamp).write_volatile(0);
-        (&raw mut (*current()).vfork_depth).write_volatile(before | SHARED);
+        (&raw mut (*current_thread()).stamp).write_volatile(0);
+        (&raw mut (*current_thread()).vfork_depth).write_volatile(before | SHARED);
     }
     before
 }
@@ -258,7 +258,7 @@ pub(crate) fn share_tls() -> u32 {
 /// Reverts [`share_tls`]: no child was made.
 pub(crate) fn unshare_tls(before: u32) {
     // SAFETY: the line is the calling thread's.
-    unsafe { (&raw mut (*current()).vfork_depth).write_volatile(before) };
+    unsafe { (&raw mut (*current_thread()).vfork_depth).write_volatile(before) };
 }
 
 /// Notes in a fork child that its memory is its own, whatever its parent's was. If its parent was a
@@ -266,7 +266,7 @@ pub(crate) fn unshare_tls(before: u32) {
 pub(crate) fn note_fork() {
     if vfork_depth() != 0 {
         // SAFETY: the line is the calling thread's.
-        unsafe { (&raw mut (*current()).vfork_depth).write_volatile(SHARED) };
+        unsafe { (&raw mut (*current_thread()).vfork_depth).write_volatile(SHARED) };
     }
 }
 

@@ -201,7 +201,7 @@ impl MappedWindow {
         // Nothing is usable beyond the address space that a limit has left.
         let wanted = readable_when_extended(backed).min(window.reserved_bytes());
         let is_known = self.refused_bytes.load(Ordering::Relaxed) == backed;
-        // ORDERING: SeqCst, a Dekker pair with `setuid::leave`, and so are those below.
+        // ORDERING: SeqCst, a Dekker pair with `setuid::leave_window`, and so are those below.
         let mut mapped_bytes = self.mapped_bytes.load(Ordering::SeqCst);
         if mapped_bytes < wanted.min(backed) && !is_known && !PROCESS.is_sandboxed() {
             let errno = Errno::last();

@@ -84,7 +84,7 @@ impl ClaimNote {
 
 /// Claims a region for the thread with this owner word. The marker of `me` lives until the claim
 /// has ended. Without `noted` there is no note: a vfork child's owner word proves nothing.
-pub(crate) fn claim(
+pub(crate) fn claim_region(
     region: Region<'static>,
     owner: u64,
     me: StackOwner,
@@ -148,7 +148,7 @@ mod tests {
     use crate::sync::recoverable_lock::StackMarker;
     use trackway_ring::Geometry;
 
-    fn region() -> Region<'static> {
+    fn new_region() -> Region<'static> {
         extern crate std;
         use std::boxed::Box;
         let control = Box::leak(Box::new(Control::new()));
@@ -164,7 +164,7 @@ mod tests {
         then: impl FnOnce(Option<NotedClaim<'static>>) -> T,
     ) -> T {
         let marker = StackMarker::new();
-        let result = then(claim(region, OWNER, marker.owner(), true));
+        let result = then(claim_region(region, OWNER, marker.owner(), true));
         marker.end();
         result
     }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn an_abandoned_region_is_free_for_a_caller_at_the_same_depth() {
-        let region = region();
+        let region = new_region();
         for _ in 0..10 {
             assert!(claim_at_fixed_depth(region, abandon_by_jump));
             assert_eq!(region.control.owner.load(Ordering::Relaxed), OWNER);
@@ -186,7 +186,7 @@ mod tests {
         // A caller with another stack address, such as an interrupting handler, does not get the
         // region.
         let elsewhere = [const { StackMarker::new() }; 8];
-        assert!(claim(region, OWNER, elsewhere[0].owner(), true).is_none());
+        assert!(claim_region(region, OWNER, elsewhere[0].owner(), true).is_none());
         elsewhere.iter().for_each(StackMarker::end);
         claim_at_fixed_depth(region, drop);
         assert_eq!(region.control.owner.load(Ordering::Relaxed), 0);
@@ -194,21 +194,21 @@ mod tests {
 
     #[test]
     fn a_fork_child_frees_nothing_of_its_parents() {
-        let region = region();
+        let region = new_region();
         let marker = StackMarker::new();
-        core::mem::forget(claim(region, OWNER, marker.owner(), true));
+        core::mem::forget(claim_region(region, OWNER, marker.owner(), true));
         let child = 6 << 32 | 8;
-        assert!(claim(region, child, marker.owner(), true).is_none());
+        assert!(claim_region(region, child, marker.owner(), true).is_none());
         assert_eq!(region.control.owner.load(Ordering::Relaxed), OWNER);
         marker.end();
     }
 
     #[test]
     fn an_owner_without_a_note_is_never_gone() {
-        let region = region();
+        let region = new_region();
         let marker = StackMarker::new();
-        core::mem::forget(claim(region, OWNER, marker.owner(), false));
-        assert!(claim(region, OWNER, marker.owner(), true).is_none());
+        core::mem::forget(claim_region(region, OWNER, marker.owner(), false));
+        assert!(claim_region(region, OWNER, marker.owner(), true).is_none());
         marker.end();
     }
 }

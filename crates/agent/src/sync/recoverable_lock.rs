@@ -47,7 +47,7 @@ impl StackMarker {
     /// Returns the owner that this marker identifies. The marker must not move from here on.
     #[inline(always)]
     pub(crate) fn owner(&self) -> StackOwner {
-        StackOwner::new(core::hint::black_box(self.0.get()).addr(), tls::line::<u8>().addr())
+        StackOwner::new(core::hint::black_box(self.0.get()).addr(), tls::thread_line::<u8>().addr())
     }
 
     /// Ends the marker's life: called when the owner has released everything.
@@ -161,7 +161,7 @@ impl RecoverableLock {
         let word = self.0.load(Ordering::Relaxed);
         word != 0
             && StackOwner::from_word(word)
-                .shares_thread_with(StackOwner::new(0, tls::line::<u8>().addr()))
+                .shares_thread_with(StackOwner::new(0, tls::thread_line::<u8>().addr()))
     }
 
     /// Releases the lock in a fork child if a thread owns it that the child does not have. Returns

@@ -1,8 +1,8 @@
 //! Counts in words.
 
-use trackway_render::grouped;
+use trackway_render::format_grouped;
 
 /// `1,234 events`
-pub(crate) fn counted(count: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(count), if count == 1 { "" } else { "s" })
+pub(crate) fn format_count(count: u64, what: &str) -> String {
+    format!("{} {what}{}", format_grouped(count), if count == 1 { "" } else { "s" })
 }

@@ -12,11 +12,11 @@ use trackway_window::Window;
 /// # Errors
 ///
 /// If there is a window that cannot be opened.
-pub(crate) fn descriptions() -> anyhow::Result<Vec<EventDescription>> {
-    Ok(WindowHandle::inspect(|window| described(window).collect())?.unwrap_or_default())
+pub(crate) fn read_registered_events() -> anyhow::Result<Vec<EventDescription>> {
+    Ok(WindowHandle::inspect(|window| iter_descriptions(window).collect())?.unwrap_or_default())
 }
 
-fn described(window: &Window) -> impl Iterator<Item = EventDescription> {
+fn iter_descriptions(window: &Window) -> impl Iterator<Item = EventDescription> {
     (0..EVENTS_MAX).filter_map(|index| {
         let bytes = window.description(index)?;
         EventDescription::decode(bytes.as_slice()).ok()
@@ -24,9 +24,9 @@ fn described(window: &Window) -> impl Iterator<Item = EventDescription> {
 }
 
 /// Variants of each event that the window knows (same name, other fields), by full name.
-pub(crate) fn events_in(window: &Window) -> BTreeMap<String, Vec<EventDescription>> {
+pub(crate) fn group_variants_by_name(window: &Window) -> BTreeMap<String, Vec<EventDescription>> {
     let mut events: BTreeMap<String, Vec<EventDescription>> = BTreeMap::new();
-    for event in described(window) {
+    for event in iter_descriptions(window) {
         let variants = events.entry(event.full_name()).or_default();
         if !variants.contains(&event) {
             variants.push(event);

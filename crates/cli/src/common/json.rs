@@ -3,7 +3,7 @@
 use trackway_recorder::diagnosis::{ProcessName, Reason};
 
 /// A reason as JSON: its code, the sentence and the hint that people get, and the processes.
-pub(crate) fn reason_object(reason: &Reason) -> serde_json::Value {
+pub(crate) fn reason_to_json(reason: &Reason) -> serde_json::Value {
     let process = |process: &ProcessName| {
         let ProcessName { pid, name } = process;
         serde_json::json!({ "pid": pid, "name": name })
@@ -18,7 +18,7 @@ pub(crate) fn reason_object(reason: &Reason) -> serde_json::Value {
 }
 
 /// A JSON string (RFC 8259, section 7).
-pub(crate) fn quoted(text: &str) -> String {
+pub(crate) fn quote_json_string(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
         match c {

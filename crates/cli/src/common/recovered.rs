@@ -1,6 +1,6 @@
 //! Reports on recovered traces, by `trackway recover` and other commands in passing.
 
-use trackway_recorder::{Notices, Recovered, RecoveryEnd, Stranded};
+use trackway_recorder::{Notices, RecoveredSession, RecoveryEnd, Stranded};
 
 /// Says what was recovered, and what could not be, though records without a trace to complete were
 /// to go where `stranded` says.
@@ -10,7 +10,7 @@ use trackway_recorder::{Notices, Recovered, RecoveryEnd, Stranded};
 /// If something could not be.
 pub(crate) fn report_recovered(
     notices: &Notices,
-    recovered: &[Recovered],
+    recovered: &[RecoveredSession],
     stranded: Stranded,
 ) -> anyhow::Result<()> {
     let mut whole = true;

@@ -23,10 +23,13 @@ pub(super) struct Libraries(Result<PathBuf, RecordError>);
 
 impl Libraries {
     pub(super) fn inspect() -> Self {
-        Self(checkup::libraries(&[]).map(|paths| paths.into_iter().next_back().unwrap_or_default()))
+        Self(
+            checkup::find_preload_libraries(&[])
+                .map(|paths| paths.into_iter().next_back().unwrap_or_default()),
+        )
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         match &self.0 {
             Ok(path) => Finding::good(path.display().to_string()),
             // Other errors are of the system, as where there is no /proc.
@@ -39,16 +42,16 @@ impl Libraries {
 }
 
 /// The helpers of `--preload`.
-pub(super) struct Helpers {
+pub(super) struct PreloadHelpers {
     found: Vec<&'static str>,
     missing: Vec<&'static str>,
 }
 
-impl Helpers {
+impl PreloadHelpers {
     pub(super) fn inspect() -> Self {
         let all = parse_preload("all").unwrap_or_default();
         let (found, missing) =
-            all.into_iter().partition(|file| match checkup::libraries(&[file]) {
+            all.into_iter().partition(|file| match checkup::find_preload_libraries(&[file]) {
                 // Of the library itself `library` says it.
                 Err(RecordError::LibraryMissing(name)) => name != *file,
                 _ => true,
@@ -56,7 +59,7 @@ impl Helpers {
         Self { found, missing }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let names = |files: &[&str]| {
             let short = |file: &&str| -> String {
                 let name = file.strip_prefix("libtrackway-").unwrap_or(file);
@@ -75,7 +78,7 @@ impl Helpers {
 }
 
 /// The library that the dynamic loader finds for programs that are linked with it.
-pub(super) struct Loader {
+pub(super) struct LoaderLibrary {
     found: Option<PathBuf>,
     /// The one that `trackway record` gives them.
     own: Option<PathBuf>,
@@ -83,9 +86,9 @@ pub(super) struct Loader {
     is_ours: bool,
 }
 
-impl Loader {
+impl LoaderLibrary {
     pub(super) fn inspect() -> Self {
-        let found = where_loaded_from();
+        let found = find_loader_library();
         let own = Libraries::inspect().0.ok();
         let is_ours = match (&found, &own) {
             (Some(found), Some(own)) => {
@@ -99,7 +102,7 @@ impl Loader {
         Self { found, own, is_ours }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         match (&self.found, &self.own) {
             (Some(found), Some(_)) if self.is_ours => {
                 Finding::good(format!("linked programs load {}", found.display()))
@@ -127,10 +130,11 @@ impl Loader {
 }
 
 /// The loader's way: the environment, its cache, the default folders (ld.so(8)).
-fn where_loaded_from() -> Option<PathBuf> {
+fn find_loader_library() -> Option<PathBuf> {
     let folders = std::env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
     let named = std::env::split_paths(&folders).map(|folder| folder.join(SONAME));
-    let cached = fs::read("/etc/ld.so.cache").ok().and_then(|bytes| in_cache(&bytes, SONAME));
+    let cached =
+        fs::read("/etc/ld.so.cache").ok().and_then(|bytes| find_in_loader_cache(&bytes, SONAME));
     let usual = ["/lib64", "/usr/lib64", "/lib", "/usr/lib"];
     let usual = usual.iter().map(|folder| Path::new(folder).join(SONAME));
     named.chain(cached).chain(usual).find(|path| path.is_file())
@@ -144,7 +148,7 @@ fn where_loaded_from() -> Option<PathBuf> {
 /// 48  entries: i32 flags, u32 name, u32 path (both from the start), u32, u64
 ///     strings, each with a NUL
 /// ```
-fn in_cache(bytes: &[u8], name: &str) -> Option<PathBuf> {
+fn find_in_loader_cache(bytes: &[u8], name: &str) -> Option<PathBuf> {
     const HEAD_BYTES: usize = 48;
     const ENTRY_BYTES: usize = 24;
     let word =
@@ -163,14 +167,14 @@ fn in_cache(bytes: &[u8], name: &str) -> Option<PathBuf> {
 
 /// A folder as stat(2) sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Folder {
+struct FolderStatus {
     is_folder: bool,
     owner: u32,
     /// Permission bits.
     mode: u32,
 }
 
-impl Folder {
+impl FolderStatus {
     fn inspect(path: &Path) -> Option<Self> {
         let status = fs::symlink_metadata(path).ok()?;
         let mode = status.permissions().mode() & 0o7777;
@@ -180,18 +184,18 @@ impl Folder {
 
 /// The folder that the sockets of `trackway session` are in.
 #[derive(Debug)]
-pub(super) struct Sockets {
+pub(super) struct SocketFolder {
     uid: u32,
     path: PathBuf,
-    folder: Option<Folder>,
-    above: Option<Folder>,
+    folder: Option<FolderStatus>,
+    above: Option<FolderStatus>,
     /// The environment names it.
     is_named: bool,
     /// systemd(1) runs here, and can start sessions.
     has_systemd: bool,
 }
 
-impl Sockets {
+impl SocketFolder {
     pub(super) fn inspect() -> Self {
         let uid = Users::current().effective();
         // Where the recorder looks: by a relative path, too.
@@ -199,15 +203,15 @@ impl Sockets {
         let path = std::path::absolute(run.path()).unwrap_or_else(|_| run.path().to_owned());
         Self {
             uid,
-            folder: Folder::inspect(&path),
-            above: path.parent().and_then(Folder::inspect),
+            folder: FolderStatus::inspect(&path),
+            above: path.parent().and_then(FolderStatus::inspect),
             is_named: RunFolder::is_named(),
             has_systemd: Path::new("/run/systemd/system").is_dir(),
             path,
         }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let path = self.path.display();
         let by = if self.is_named { " (TRACKWAY_RUN_DIR)" } else { "" };
         if let Some(folder) = self.folder {
@@ -227,7 +231,7 @@ impl Sockets {
                 );
             }
         } else {
-            let may_make = |above: Folder| {
+            let may_make = |above: FolderStatus| {
                 let is_ours = self.uid == 0 || above.owner == self.uid;
                 above.is_folder && (is_ours || above.mode & 0o002 != 0)
             };
@@ -258,7 +262,7 @@ impl Babeltrace {
         Self(paths.find(|path| path.is_file()))
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         match &self.0 {
             Some(path) => Finding::good(path.display().to_string()),
             None => Finding::missing(
@@ -270,7 +274,7 @@ impl Babeltrace {
 }
 
 /// Checks for running processes that have events and cannot be recorded as they run.
-pub(super) fn judge_programs() -> Finding {
+pub(super) fn check_programs() -> Finding {
     let mut reasons = diagnose(&Selection::all());
     reasons.retain(Reason::excludes_processes);
     let sentences: Vec<String> = reasons.iter().map(Reason::to_string).collect();
@@ -288,27 +292,28 @@ mod tests {
 
     #[test]
     fn libraries_that_cannot_be_preloaded_are_missing() {
-        let judge = |error| Libraries(Err(error)).judge();
+        let judge = |error| Libraries(Err(error)).check();
         let absent = judge(RecordError::LibraryMissing("libtrackway.so"));
         assert_eq!(absent.verdict, Verdict::Missing);
         assert!(absent.fact.contains("libtrackway.so") && absent.hint.is_some(), "{absent:?}");
         assert_eq!(judge(RecordError::LibraryPath("/a b".into())).verdict, Verdict::Missing);
-        assert_eq!(Libraries(Ok("/l".into())).judge(), Finding::good("/l"));
+        assert_eq!(Libraries(Ok("/l".into())).check(), Finding::good("/l"));
     }
 
     #[test]
     fn helpers_go_by_their_short_names() {
         let (found, missing) = (vec!["libtrackway-libc.so"], vec!["libtrackway-fd.so"]);
-        let all = Helpers { found: found.clone(), missing: Vec::new() }.judge();
+        let all = PreloadHelpers { found: found.clone(), missing: Vec::new() }.check();
         assert_eq!(all, Finding::good("--preload libc"));
-        let some = Helpers { found, missing }.judge();
+        let some = PreloadHelpers { found, missing }.check();
         assert_eq!((some.verdict, some.fact.as_str()), (Verdict::Missing, "not for --preload: fd"));
     }
 
     #[test]
     fn the_loaders_library_is_the_commands_or_another() {
         let judge = |found: Option<&str>, own: Option<&str>, is_ours| {
-            Loader { found: found.map(PathBuf::from), own: own.map(PathBuf::from), is_ours }.judge()
+            LoaderLibrary { found: found.map(PathBuf::from), own: own.map(PathBuf::from), is_ours }
+                .check()
         };
         assert_eq!(judge(Some("/l"), Some("/o"), true).verdict, Verdict::Good);
         assert_eq!(judge(Some("/l"), None, false).verdict, Verdict::Good);
@@ -332,33 +337,33 @@ mod tests {
         put(&mut cache, &[1, strings, strings + 5, 0, 0, 0]);
         put(&mut cache, &[1, strings + 12, strings + 15, 0, 0, 0]);
         cache.extend(b"some\0/a/b/c\0it\0/d/it\0");
-        assert_eq!(in_cache(&cache, "it"), Some("/d/it".into()));
-        assert_eq!(in_cache(&cache, "other"), None);
+        assert_eq!(find_in_loader_cache(&cache, "it"), Some("/d/it".into()));
+        assert_eq!(find_in_loader_cache(&cache, "other"), None);
         // Cut anywhere, and with lengths that lead nowhere.
         for end in 0..cache.len() {
-            let found = in_cache(&cache[..end], "it");
+            let found = find_in_loader_cache(&cache[..end], "it");
             assert!(found.is_none_or(|path| "/d/it".starts_with(path.to_str().unwrap_or("?"))));
         }
         cache[20..24].fill(0xff);
         cache[48 + 24 + 4..][..4].fill(0xff);
-        assert_eq!(in_cache(&cache, "it"), None);
+        assert_eq!(find_in_loader_cache(&cache, "it"), None);
     }
 
     #[test]
     fn sockets_are_where_only_their_user_looks() {
-        let private = Folder { is_folder: true, owner: 7, mode: 0o700 };
-        let shared = Folder { is_folder: true, owner: 0, mode: 0o1777 };
+        let private = FolderStatus { is_folder: true, owner: 7, mode: 0o700 };
+        let shared = FolderStatus { is_folder: true, owner: 0, mode: 0o1777 };
         let sockets = |folder, above, is_named| {
             let path = "/s".into();
-            Sockets { uid: 7, path, folder, above, is_named, has_systemd: false }.judge()
+            SocketFolder { uid: 7, path, folder, above, is_named, has_systemd: false }.check()
         };
         let judge = |folder, above| sockets(folder, above, false);
         assert_eq!(judge(Some(private), None), Finding::good("their sockets are in /s"));
         assert_eq!(judge(None, Some(shared)).verdict, Verdict::Good);
         assert_eq!(judge(None, Some(private)).verdict, Verdict::Good);
-        let closed = Folder { mode: 0o755, ..shared };
-        let others = Folder { mode: 0o750, ..private };
-        let file = Folder { is_folder: false, ..private };
+        let closed = FolderStatus { mode: 0o755, ..shared };
+        let others = FolderStatus { mode: 0o750, ..private };
+        let file = FolderStatus { is_folder: false, ..private };
         for (folder, above) in [
             (None, None),
             (None, Some(closed)),
@@ -376,7 +381,7 @@ mod tests {
         }
         let named = sockets(Some(private), None, true);
         assert_eq!(named, Finding::good("their sockets are in /s (TRACKWAY_RUN_DIR)"));
-        let systemd = Sockets {
+        let systemd = SocketFolder {
             uid: 0,
             path: "/run/trackway".into(),
             folder: None,
@@ -384,12 +389,12 @@ mod tests {
             is_named: false,
             has_systemd: true,
         };
-        assert!(systemd.judge().fact.ends_with("systemd can start them"));
+        assert!(systemd.check().fact.ends_with("systemd can start them"));
     }
 
     #[test]
     fn another_reader_is_not_needed() {
-        assert_eq!(Babeltrace(Some("/b".into())).judge(), Finding::good("/b"));
-        assert_eq!(Babeltrace(None).judge().verdict, Verdict::Missing);
+        assert_eq!(Babeltrace(Some("/b".into())).check(), Finding::good("/b"));
+        assert_eq!(Babeltrace(None).check().verdict, Verdict::Missing);
     }
 }

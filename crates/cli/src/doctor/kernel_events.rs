@@ -7,14 +7,14 @@ use std::path::Path;
 use trackway_recorder::KernelBackends;
 
 use super::Finding;
-use super::machine::{FIRST_PID_NAMESPACE, release};
+use super::machine::{INITIAL_PID_NAMESPACE, read_kernel_release};
 
 /// Capabilities that matter (include/uapi/linux/capability.h).
-const SYS_ADMIN: u32 = 21;
-const PERFMON: u32 = 38;
-const BPF: u32 = 39;
+const CAP_SYS_ADMIN: u32 = 21;
+const CAP_PERFMON: u32 = 38;
+const CAP_BPF: u32 = 39;
 /// File of the kernel's types.
-const TYPES: &str = "/sys/kernel/btf/vmlinux";
+const KERNEL_TYPES_FILE: &str = "/sys/kernel/btf/vmlinux";
 
 /// Conditions for recording kernel events.
 #[derive(Debug)]
@@ -44,17 +44,17 @@ impl KernelEvents {
         let lockdown = read("/sys/kernel/security/lockdown");
         Self {
             ways: KernelBackends::detect(),
-            release: release(),
-            is_first_namespace: trackway_sys::process::pid_namespace() == FIRST_PID_NAMESPACE,
-            capabilities: status.as_deref().and_then(effective),
-            lockdown: lockdown.as_deref().and_then(chosen),
-            has_types: fs::File::open(TYPES).is_ok(),
+            release: read_kernel_release(),
+            is_first_namespace: trackway_sys::process::pid_namespace() == INITIAL_PID_NAMESPACE,
+            capabilities: status.as_deref().and_then(parse_effective_capabilities),
+            lockdown: lockdown.as_deref().and_then(parse_active_lockdown),
+            has_types: fs::File::open(KERNEL_TYPES_FILE).is_ok(),
             settings: names.into_iter().filter_map(setting).collect(),
         }
     }
 
     /// Checks that BPF programs can record kernel events.
-    pub(super) fn judge_bpf(&self) -> Finding {
+    pub(super) fn check_bpf(&self) -> Finding {
         let Self { release, has_types, .. } = self;
         let refusal = match &self.ways.bpf {
             Ok(()) if *has_types => {
@@ -69,7 +69,7 @@ impl KernelEvents {
             Err(refusal) => refusal,
         };
         let missing = self.missing_capabilities();
-        let fact = format!("the kernel refuses {refusal}{}", self.why(&missing));
+        let fact = format!("the kernel refuses {refusal}{}", self.format_refusal_reasons(&missing));
         let is_locked = self.lockdown.as_deref() == Some("confidentiality");
         if refusal.error.is_none() {
             return Finding::missing(fact, "kernel events go by tracefs here, if that is there");
@@ -96,13 +96,13 @@ impl KernelEvents {
     fn missing_capabilities(&self) -> Vec<&'static str> {
         let Some(capabilities) = self.capabilities else { return Vec::new() };
         let has = |number: u32| capabilities >> number & 1 == 1;
-        let wanted = [(BPF, "CAP_BPF"), (PERFMON, "CAP_PERFMON")];
-        let missing = wanted.into_iter().filter(|(number, _)| !has(*number) && !has(SYS_ADMIN));
+        let wanted = [(CAP_BPF, "CAP_BPF"), (CAP_PERFMON, "CAP_PERFMON")];
+        let missing = wanted.into_iter().filter(|(number, _)| !has(*number) && !has(CAP_SYS_ADMIN));
         missing.map(|(_, name)| name).collect()
     }
 
     /// Returns possible reasons for a refusal, in brackets.
-    fn why(&self, missing: &[&str]) -> String {
+    fn format_refusal_reasons(&self, missing: &[&str]) -> String {
         let mut parts: Vec<String> = missing.iter().map(|name| format!("no {name}")).collect();
         let settings = self.settings.iter().map(|(name, value)| format!("{name} is {value}"));
         parts.extend(settings);
@@ -113,7 +113,7 @@ impl KernelEvents {
     }
 
     /// Checks that the kernel describes its events, and could record them itself.
-    pub(super) fn judge_tracefs(&self) -> Finding {
+    pub(super) fn check_tracefs(&self) -> Finding {
         match &self.ways.tracefs {
             Ok(root) if root.starts_with(Path::new("/proc")) => {
                 Finding::good("not mounted, but can be, for a recording alone")
@@ -127,7 +127,7 @@ impl KernelEvents {
     }
 
     /// Reports the backend that a recording would use.
-    pub(super) fn judge_way(&self) -> Finding {
+    pub(super) fn check_backend(&self) -> Finding {
         match (&self.ways.tracefs, &self.ways.bpf) {
             (Ok(_), _) if !self.is_first_namespace => Finding::limited(
                 "record --kernel records everything (--system-wide), and no command: this is a pid \
@@ -149,13 +149,13 @@ impl KernelEvents {
 }
 
 /// The effective capabilities in /proc/PID/status.
-fn effective(status: &str) -> Option<u64> {
+fn parse_effective_capabilities(status: &str) -> Option<u64> {
     let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(digits.trim(), 16).ok()
 }
 
 /// The word in brackets: `none [integrity] confidentiality`.
-fn chosen(lockdown: &str) -> Option<String> {
+fn parse_active_lockdown(lockdown: &str) -> Option<String> {
     let word = lockdown.split_once('[')?.1.split_once(']')?.0;
     Some(word.to_owned())
 }
@@ -171,11 +171,11 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn refused(code: i32) -> Refusal {
+    fn refusal_with_errno(code: i32) -> Refusal {
         Refusal { what: "a map of bpf(2)", error: Some(io::Error::from_raw_os_error(code).into()) }
     }
 
-    fn events(bpf: Result<(), Refusal>) -> KernelEvents {
+    fn kernel_events_with(bpf: Result<(), Refusal>) -> KernelEvents {
         KernelEvents {
             ways: KernelBackends { bpf, tracefs: Ok("/sys/kernel/tracing".into()) },
             release: "6.18".into(),
@@ -196,72 +196,96 @@ mod tests {
 
     #[test]
     fn bpf_is_explained_by_what_stands_against_it() {
-        assert_finding(&events(Ok(())).judge_bpf(), Verdict::Good, "Linux 6.18 takes programs", "");
-        let untyped = KernelEvents { has_types: false, ..events(Ok(())) };
-        assert_finding(&untyped.judge_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
-        let user = KernelEvents { capabilities: Some(0), ..events(Err(refused(libc::EPERM))) };
+        assert_finding(
+            &kernel_events_with(Ok(())).check_bpf(),
+            Verdict::Good,
+            "Linux 6.18 takes programs",
+            "",
+        );
+        let untyped = KernelEvents { has_types: false, ..kernel_events_with(Ok(())) };
+        assert_finding(&untyped.check_bpf(), Verdict::Limited, "types", "CONFIG_DEBUG_INFO_BTF");
+        let user = KernelEvents {
+            capabilities: Some(0),
+            ..kernel_events_with(Err(refusal_with_errno(libc::EPERM)))
+        };
         let fact =
             "(no CAP_BPF, no CAP_PERFMON, kernel.unprivileged_bpf_disabled is 2, Linux 6.18)";
-        assert_finding(&user.judge_bpf(), Verdict::Missing, fact, "run it as root");
-        let half =
-            KernelEvents { capabilities: Some(1 << BPF), ..events(Err(refused(libc::EPERM))) };
+        assert_finding(&user.check_bpf(), Verdict::Missing, fact, "run it as root");
+        let half = KernelEvents {
+            capabilities: Some(1 << CAP_BPF),
+            ..kernel_events_with(Err(refusal_with_errno(libc::EPERM)))
+        };
         assert_finding(
-            &half.judge_bpf(),
+            &half.check_bpf(),
             Verdict::Missing,
             "(no CAP_PERFMON, kernel",
             "CAP_PERFMON",
         );
         assert_finding(
-            &events(Err(refused(libc::EPERM))).judge_bpf(),
+            &kernel_events_with(Err(refusal_with_errno(libc::EPERM))).check_bpf(),
             Verdict::Missing,
             "a map",
             "seccomp",
         );
         let locked = Some("confidentiality".to_owned());
-        let locked = KernelEvents { lockdown: locked, ..events(Err(refused(libc::EPERM))) };
-        assert_finding(&locked.judge_bpf(), Verdict::Missing, "locked down", "without lockdown");
+        let locked = KernelEvents {
+            lockdown: locked,
+            ..kernel_events_with(Err(refusal_with_errno(libc::EPERM)))
+        };
+        assert_finding(&locked.check_bpf(), Verdict::Missing, "locked down", "without lockdown");
         assert_finding(
-            &events(Err(refused(libc::ENOSYS))).judge_bpf(),
+            &kernel_events_with(Err(refusal_with_errno(libc::ENOSYS))).check_bpf(),
             Verdict::Missing,
             "",
             "Linux 5.12",
         );
-        let other = events(Err(Refusal { what: "not on this processor", error: None }));
-        assert_finding(&other.judge_bpf(), Verdict::Missing, "not on this processor", "tracefs");
+        let other = kernel_events_with(Err(Refusal { what: "not on this processor", error: None }));
+        assert_finding(&other.check_bpf(), Verdict::Missing, "not on this processor", "tracefs");
     }
 
     #[test]
     fn the_way_is_the_one_that_a_recording_takes() {
-        assert_finding(&events(Ok(())).judge_way(), Verdict::Good, "goes by BPF", "");
-        let by_tracefs = events(Err(refused(libc::EPERM))).judge_way();
-        assert_finding(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
-        let within = KernelEvents { is_first_namespace: false, ..events(Ok(())) };
         assert_finding(
-            &within.judge_way(),
+            &kernel_events_with(Ok(())).check_backend(),
+            Verdict::Good,
+            "goes by BPF",
+            "",
+        );
+        let by_tracefs = kernel_events_with(Err(refusal_with_errno(libc::EPERM))).check_backend();
+        assert_finding(&by_tracefs, Verdict::Limited, "goes by tracefs", "bpf");
+        let within = KernelEvents { is_first_namespace: false, ..kernel_events_with(Ok(())) };
+        assert_finding(
+            &within.check_backend(),
             Verdict::Limited,
             "no command: this is a pid namespace",
             "host",
         );
-        let mut without = events(Ok(()));
+        let mut without = kernel_events_with(Ok(()));
         without.ways.tracefs = Err(InstanceError::Catalogue(CatalogueError::PermissionDenied));
-        assert_finding(&without.judge_way(), Verdict::Missing, "does not work", "tracefs");
-        assert_finding(&without.judge_tracefs(), Verdict::Missing, "only root", "run it as root");
+        assert_finding(&without.check_backend(), Verdict::Missing, "does not work", "tracefs");
+        assert_finding(&without.check_tracefs(), Verdict::Missing, "only root", "run it as root");
         assert_finding(
-            &events(Ok(())).judge_tracefs(),
+            &kernel_events_with(Ok(())).check_tracefs(),
             Verdict::Good,
             "at /sys/kernel/tracing",
             "",
         );
-        let mut private = events(Ok(()));
+        let mut private = kernel_events_with(Ok(()));
         private.ways.tracefs = Ok("/proc/self/fd/3".into());
-        assert_finding(&private.judge_tracefs(), Verdict::Good, "can be", "");
+        assert_finding(&private.check_tracefs(), Verdict::Good, "can be", "");
     }
 
     #[test]
     fn what_the_kernel_says_is_read() {
-        assert_eq!(effective("Name:\tx\nCapEff:\t000001ffffffffff\n"), Some(0x1ff_ffff_ffff));
-        assert_eq!(effective("CapEff:\tx\n"), None);
-        assert_eq!(chosen("none [integrity] confidentiality").as_deref(), Some("integrity"));
-        assert_eq!(chosen("none"), None);
+        assert_eq!(
+            parse_effective_capabilities("Name:\tx\nCapEff:\t000001ffffffffff\n"),
+            Some(0x1ff_ffff_ffff)
+        );
+        assert_eq!(parse_effective_capabilities("CapEff:\tx\n"), None);
+        assert_eq!(
+            parse_active_lockdown("none [integrity] confidentiality").as_deref(),
+            Some("integrity")
+        );
+        assert_eq!(parse_active_lockdown("none"), None);
     }
 }

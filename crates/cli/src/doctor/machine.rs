@@ -13,7 +13,7 @@ use trackway_window::SessionLayout;
 use super::{Finding, window};
 
 /// Inode numbers of the namespaces that the machine starts with (include/linux/proc_ns.h).
-pub(super) const FIRST_PID_NAMESPACE: u64 = 0xeffffffc;
+pub(super) const INITIAL_PID_NAMESPACE: u64 = 0xeffffffc;
 
 /// The user to whom recordings belong.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl User {
         Self { uid, outside: outer_user(uid), by_sudo }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let Self { uid, .. } = self;
         let who = if *uid == 0 { "root".into() } else { format!("user {uid}") };
         match (self.outside, &self.by_sudo) {
@@ -68,12 +68,12 @@ impl Processes {
         Self { has_proc, namespace: process::pid_namespace() }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         match self {
             Self { has_proc: false, .. } => {
                 Finding::missing("/proc is not mounted", "mount -t proc proc /proc")
             }
-            Self { namespace: FIRST_PID_NAMESPACE, .. } => Finding::good("mounted"),
+            Self { namespace: INITIAL_PID_NAMESPACE, .. } => Finding::good("mounted"),
             _ => Finding::good(
                 "mounted; in a container (process-id namespace), whose processes can be traced",
             ),
@@ -83,15 +83,15 @@ impl Processes {
 
 /// Bytes that buffers need on this machine.
 #[derive(Debug, Clone, Copy)]
-struct Need {
+struct BufferNeeds {
     /// Without which no recording starts.
     least: u64,
     /// Bytes of a recording with default options.
     usual: u64,
 }
 
-impl Need {
-    fn on(cpus: &Cpus) -> Option<Self> {
+impl BufferNeeds {
+    fn for_cpus(cpus: &Cpus) -> Option<Self> {
         let online = (cpus.online.len() as u64).max(1);
         let plan = BufferOptions::default().plan().ok()?;
         let control = SessionLayout::control_bytes(cpus.possible, 0);
@@ -108,7 +108,7 @@ impl Need {
 /// Memory available for buffers, and its limits. `None`: no limit.
 #[derive(Debug)]
 pub(super) struct Memory {
-    need: Option<Need>,
+    need: Option<BufferNeeds>,
     /// Bytes that the window needs before buffers.
     window_bytes: u64,
     /// The window's file is that long.
@@ -124,7 +124,7 @@ impl Memory {
     pub(super) fn inspect(window: &window::WindowState) -> Self {
         let backed_bytes = window.backed_bytes();
         Self {
-            need: Need::on(&Cpus::detect()),
+            need: BufferNeeds::for_cpus(&Cpus::detect()),
             window_bytes: if backed_bytes == 0 { DATA_OFFSET as u64 } else { 0 },
             backed_bytes,
             folder: window.folder().to_owned(),
@@ -140,7 +140,7 @@ impl Memory {
         let Self { folder, .. } = self;
         let free = self.free.map(|bytes| {
             let left = bytes.saturating_sub(self.window_bytes);
-            (left, format!("in {}", folder.display()), window::larger(folder))
+            (left, format!("in {}", folder.display()), window::format_enlarge_command(folder))
         });
         let group = self.group.map(|bytes| {
             let left = bytes.saturating_sub(self.window_bytes);
@@ -153,7 +153,7 @@ impl Memory {
         [free, group, length].into_iter().flatten()
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let tightest = self.limits().min_by_key(|(bytes, ..)| *bytes);
         let (Some(need), Some((left, place, remedy))) = (self.need, tightest) else {
             return Finding::good("nothing limits it");
@@ -181,7 +181,7 @@ impl Memory {
 
 /// Restartable sequences, from the kernel up.
 #[derive(Debug)]
-pub(super) struct Sequences {
+pub(super) struct RestartableSequences {
     has_machine: bool,
     has_kernel: bool,
     /// glibc's version.
@@ -193,7 +193,7 @@ pub(super) struct Sequences {
     is_refused: bool,
 }
 
-impl Sequences {
+impl RestartableSequences {
     pub(super) fn inspect(is_refused: bool) -> Self {
         Self {
             has_machine: cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
@@ -206,7 +206,7 @@ impl Sequences {
         }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let limited = |why: &str, hint: &str| {
             Finding::limited(format!("{why}: records go by claim, which is slower"), hint)
         };
@@ -265,7 +265,7 @@ pub(super) struct Clock {
 }
 
 /// Clock sources that clock_gettime(2) reads without a system call (CLOCK_MONOTONIC in the vDSO).
-const QUICK_SOURCES: [&str; 5] =
+const VDSO_CLOCK_SOURCES: [&str; 5] =
     ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter", "riscv_clocksource"];
 
 impl Clock {
@@ -283,7 +283,7 @@ impl Clock {
         }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let has = |wanted: &str| self.available.split_whitespace().any(|name| name == wanted);
         let current = if self.current.is_empty() { "unknown" } else { self.current.as_str() };
         let source = format!("the kernel's source is {current}");
@@ -296,7 +296,7 @@ impl Clock {
                 false => Finding::good(format!("the processor's counter, at one speed; {source}")),
             };
         }
-        if QUICK_SOURCES.contains(&current) {
+        if VDSO_CLOCK_SOURCES.contains(&current) {
             return Finding::limited(
                 format!("no counter of one speed: each record asks the C library; {source}"),
                 "a virtual machine may be given an invariant TSC by its host",
@@ -304,7 +304,7 @@ impl Clock {
         }
         Finding::limited(
             format!("no counter of one speed: each record is a system call; {source}"),
-            match self.available.split_whitespace().find(|name| QUICK_SOURCES.contains(name)) {
+            match self.available.split_whitespace().find(|name| VDSO_CLOCK_SOURCES.contains(name)) {
                 Some(better) => format!("the source {better} needs none, if it is sound"),
                 None => "a virtual machine may be given an invariant TSC by its host".into(),
             },
@@ -313,7 +313,7 @@ impl Clock {
 }
 
 /// Checks that every CPU can be visited.
-pub(super) fn judge_cpus(cpus: &Cpus) -> Finding {
+pub(super) fn check_cpus(cpus: &Cpus) -> Finding {
     let (online, possible) = (cpus.online.len(), cpus.possible);
     let all = match possible as usize == online {
         true => format!("{online} online"),
@@ -323,13 +323,13 @@ pub(super) fn judge_cpus(cpus: &Cpus) -> Finding {
         return Finding::good(format!("{all}; this process may run on each"));
     }
     Finding::limited(
-        format!("{all}; this process may not run on {}", ranges(&cpus.withheld)),
+        format!("{all}; this process may not run on {}", format_cpu_ranges(&cpus.withheld)),
         "a cpuset with all CPUs: without, memory of ended recordings is not used again",
     )
 }
 
 /// Ascending numbers as the kernel lists CPUs: `0-3,8`.
-fn ranges(numbers: &[u32]) -> String {
+fn format_cpu_ranges(numbers: &[u32]) -> String {
     let mut parts: Vec<String> = Vec::new();
     for run in numbers.chunk_by(|one, next| one.checked_add(1) == Some(*next)) {
         parts.push(match run {
@@ -350,10 +350,10 @@ pub(super) struct Kernel {
 
 impl Kernel {
     pub(super) fn inspect() -> Self {
-        Self { release: release(), restarts: process::restart_sequences() }
+        Self { release: read_kernel_release(), restarts: process::restart_sequences() }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let Self { release, restarts } = self;
         match restarts {
             Ok(()) => Finding::good(format!("Linux {release}")),
@@ -365,23 +365,23 @@ impl Kernel {
     }
 }
 
-pub(super) fn release() -> String {
+pub(super) fn read_kernel_release() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned()
 }
 
 /// Exit statuses of processes that are no children.
 #[derive(Debug)]
-pub(super) struct Crashes {
+pub(super) struct ExitStatusAccess {
     can_tell: bool,
     release: String,
 }
 
-impl Crashes {
+impl ExitStatusAccess {
     pub(super) fn inspect() -> Self {
-        Self { can_tell: process::can_tell_exits(), release: release() }
+        Self { can_tell: process::can_query_exits(), release: read_kernel_release() }
     }
 
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         match self.can_tell {
             true => Finding::good("the kernel says by which signal any process died (pidfd)"),
             false => Finding::limited(
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn users_are_who_they_are_outside() {
         let judge = |uid, outside, by_sudo: Option<&str>| {
-            User { uid, outside, by_sudo: by_sudo.map(str::to_owned) }.judge()
+            User { uid, outside, by_sudo: by_sudo.map(str::to_owned) }.check()
         };
         assert_eq!(judge(0, Some(0), None), Finding::good("root"));
         assert_eq!(judge(7, Some(7), None), Finding::good("user 7"));
@@ -420,8 +420,8 @@ mod tests {
 
     #[test]
     fn proc_is_needed() {
-        let judge = |has_proc, namespace| Processes { has_proc, namespace }.judge();
-        assert_eq!(judge(true, FIRST_PID_NAMESPACE), Finding::good("mounted"));
+        let judge = |has_proc, namespace| Processes { has_proc, namespace }.check();
+        assert_eq!(judge(true, INITIAL_PID_NAMESPACE), Finding::good("mounted"));
         assert_eq!(verdict(&judge(true, 77), "container", ""), Verdict::Good);
         assert_eq!(verdict(&judge(false, 0), "not mounted", "mount -t proc"), Verdict::Missing);
     }
@@ -430,7 +430,7 @@ mod tests {
     fn the_tightest_limit_counts() {
         const MIB: u64 = 1 << 20;
         let memory = || Memory {
-            need: Some(Need { least: MIB, usual: 8 * MIB }),
+            need: Some(BufferNeeds { least: MIB, usual: 8 * MIB }),
             window_bytes: 2 * MIB,
             backed_bytes: 0,
             folder: "/dev/shm".into(),
@@ -439,33 +439,37 @@ mod tests {
             file_length: None,
             address_space: None,
         };
-        let good = memory().judge();
+        let good = memory().check();
         assert_eq!(verdict(&good, "16.0 MiB for buffers in /dev/shm", ""), Verdict::Good);
-        let small = Memory { free: Some(17 * MIB), ..memory() }.judge();
+        let small = Memory { free: Some(17 * MIB), ..memory() }.check();
         assert_eq!(verdict(&small, "with 16.0 MiB", "remount,size="), Verdict::Limited);
-        let group = Memory { group: Some(2 * MIB), ..memory() }.judge();
+        let group = Memory { group: Some(2 * MIB), ..memory() }.check();
         assert_eq!(verdict(&group, "0 bytes for buffers in the control", "max"), Verdict::Missing);
-        let file = Memory { file_length: Some(9 * MIB), backed_bytes: MIB, ..memory() }.judge();
+        let file = Memory { file_length: Some(9 * MIB), backed_bytes: MIB, ..memory() }.check();
         assert_eq!(verdict(&file, "6.0 MiB for buffers within", "ulimit -f"), Verdict::Limited);
-        let space = Memory { address_space: Some(MIB), ..memory() }.judge();
+        let space = Memory { address_space: Some(MIB), ..memory() }.check();
         assert_eq!(verdict(&space, "limited to 1.0 MiB", "ulimit -v"), Verdict::Limited);
-        let unknown = Memory { free: None, ..memory() }.judge();
+        let unknown = Memory { free: None, ..memory() }.check();
         assert_eq!(unknown.verdict, Verdict::Good);
     }
 
     #[test]
     fn what_a_recording_needs_grows_with_the_machine() {
         let need = |cpus: u32| {
-            Need::on(&Cpus { possible: cpus, online: (0..cpus).collect(), withheld: Vec::new() })
-                .expect("sizes")
+            BufferNeeds::for_cpus(&Cpus {
+                possible: cpus,
+                online: (0..cpus).collect(),
+                withheld: Vec::new(),
+            })
+            .expect("sizes")
         };
         let (small, large) = (need(2), need(64));
         assert!(small.least < small.usual && small.least < large.least, "{small:?} {large:?}");
         assert!(small.usual > 8 << 20, "two buffers of 4 MiB: {small:?}");
     }
 
-    fn sequences() -> Sequences {
-        Sequences {
+    fn working_sequences() -> RestartableSequences {
+        RestartableSequences {
             has_machine: true,
             has_kernel: true,
             glibc: Some("2.36"),
@@ -478,33 +482,59 @@ mod tests {
 
     #[test]
     fn sequences_are_explained_from_the_kernel_up() {
-        assert_eq!(verdict(&sequences().judge(), "glibc 2.36", ""), Verdict::Good);
-        let untested = Sequences { abort: None, ..sequences() };
-        assert_eq!(verdict(&untested.judge(), "not tested", ""), Verdict::Good);
-        let none = || Sequences { is_registered: false, abort: None, ..sequences() };
+        assert_eq!(verdict(&working_sequences().check(), "glibc 2.36", ""), Verdict::Good);
+        let untested = RestartableSequences { abort: None, ..working_sequences() };
+        assert_eq!(verdict(&untested.check(), "not tested", ""), Verdict::Good);
+        let none =
+            || RestartableSequences { is_registered: false, abort: None, ..working_sequences() };
         let off = || "a=b:glibc.pthread.rseq=0".to_owned();
         let cases = [
-            (Sequences { has_machine: false, ..none() }, "processor", "AArch64"),
-            (Sequences { has_kernel: false, ..none() }, "refuses rseq(2)", "CONFIG_RSEQ"),
-            (Sequences { tunables: off(), ..none() }, "glibc.pthread.rseq=0", "GLIBC_TUNABLES"),
-            (Sequences { glibc: Some("2.31"), ..none() }, "glibc 2.31 registers none", "2.35"),
-            (Sequences { glibc: None, ..none() }, "the C library registers none", "2.35"),
-            (Sequences { abort: Some(false), ..sequences() }, "not aborted", "directly"),
-            (Sequences { is_refused: true, ..sequences() }, "the window says", "remove"),
+            (RestartableSequences { has_machine: false, ..none() }, "processor", "AArch64"),
+            (
+                RestartableSequences { has_kernel: false, ..none() },
+                "refuses rseq(2)",
+                "CONFIG_RSEQ",
+            ),
+            (
+                RestartableSequences { tunables: off(), ..none() },
+                "glibc.pthread.rseq=0",
+                "GLIBC_TUNABLES",
+            ),
+            (
+                RestartableSequences { glibc: Some("2.31"), ..none() },
+                "glibc 2.31 registers none",
+                "2.35",
+            ),
+            (
+                RestartableSequences { glibc: None, ..none() },
+                "the C library registers none",
+                "2.35",
+            ),
+            (
+                RestartableSequences { abort: Some(false), ..working_sequences() },
+                "not aborted",
+                "directly",
+            ),
+            (
+                RestartableSequences { is_refused: true, ..working_sequences() },
+                "the window says",
+                "remove",
+            ),
         ];
         for (seen, fact, hint) in cases {
-            assert_eq!(verdict(&seen.judge(), fact, hint), Verdict::Limited);
+            assert_eq!(verdict(&seen.check(), fact, hint), Verdict::Limited);
         }
         // Switched on again.
-        let on = Sequences { tunables: "glibc.pthread.rseq=1".into(), ..sequences() };
-        assert_eq!(on.judge().verdict, Verdict::Good);
+        let on =
+            RestartableSequences { tunables: "glibc.pthread.rseq=1".into(), ..working_sequences() };
+        assert_eq!(on.check().verdict, Verdict::Good);
     }
 
     #[test]
     fn clocks_cost_what_they_cost() {
         let judge = |is_invariant, current: &str, available: &str| {
             let (current, available) = (current.to_owned(), available.to_owned());
-            Clock { is_invariant, current, available, is_judged_by_kernel: true }.judge()
+            Clock { is_invariant, current, available, is_judged_by_kernel: true }.check()
         };
         let good = judge(true, "tsc", "tsc hpet");
         assert_eq!(verdict(&good, "at one speed; the kernel's source is tsc", ""), Verdict::Good);
@@ -524,7 +554,7 @@ mod tests {
     fn cpus_that_are_withheld_are_named() {
         let judge = |withheld: &[u32]| {
             let (online, withheld) = ((0..8).collect(), withheld.to_vec());
-            judge_cpus(&Cpus { possible: 16, online, withheld })
+            check_cpus(&Cpus { possible: 16, online, withheld })
         };
         assert_eq!(
             judge(&[]),
@@ -532,16 +562,16 @@ mod tests {
         );
         let some = judge(&[0, 3, 4, 5, 7]);
         assert_eq!(verdict(&some, "may not run on 0,3-5,7", "cpuset"), Verdict::Limited);
-        assert_eq!(ranges(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
+        assert_eq!(format_cpu_ranges(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
     }
 
     #[test]
     fn old_kernels_are_told_what_newer_ones_do() {
-        let kernel = |restarts| Kernel { release: "5.4".into(), restarts }.judge();
+        let kernel = |restarts| Kernel { release: "5.4".into(), restarts }.check();
         assert_eq!(kernel(Ok(())), Finding::good("Linux 5.4"));
         let old = kernel(Err(Errno(libc::EINVAL)));
         assert_eq!(verdict(&old, "Linux 5.4", "5.10"), Verdict::Limited);
-        let crashes = |can_tell| Crashes { can_tell, release: "6.1".into() }.judge();
+        let crashes = |can_tell| ExitStatusAccess { can_tell, release: "6.1".into() }.check();
         assert_eq!(crashes(true).verdict, Verdict::Good);
         assert_eq!(verdict(&crashes(false), "Linux 6.1", "6.15"), Verdict::Limited);
     }

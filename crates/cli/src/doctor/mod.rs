@@ -13,12 +13,12 @@ mod window;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use trackway_console::{Style, Target, printable, stdout};
+use trackway_console::{Style, Target, escape_unprintable, stdout};
 
 pub(crate) use self::args::Arguments;
-use crate::NEGATIVE;
+use crate::EXIT_NEGATIVE;
 use crate::common::format::Format;
-use crate::common::json::quoted;
+use crate::common::json::quote_json_string;
 
 /// The outcome of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,48 +92,51 @@ impl Check {
 ///
 /// If it cannot be printed.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
-    let checks = all();
+    let checks = run_checks();
     let text = match arguments.format {
-        Format::Text => text(&checks),
-        Format::Json => json(&checks),
+        Format::Text => format_text(&checks),
+        Format::Json => format_json(&checks),
     };
     stdout().write_all(text.as_bytes())?;
     let works = !checks.iter().any(Check::prevents_recording);
-    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
+    Ok(if works { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
 }
 
 /// Makes the checks: first those that recording needs, then those that make it fast and complete,
 /// then the rest.
-fn all() -> Vec<Check> {
+fn run_checks() -> Vec<Check> {
     let needed = |name, finding| Check { name, is_needed: true, finding };
     let useful = |name, finding| Check { name, is_needed: false, finding };
     let window = window::WindowState::inspect();
     let kernel = kernel_events::KernelEvents::inspect();
     vec![
-        needed("user", machine::User::inspect().judge()),
-        needed("proc", machine::Processes::inspect().judge()),
-        needed("window", window.judge()),
-        needed("recordings", window.judge_recordings()),
-        useful("leftovers", window.judge_leftovers()),
-        useful("programs", install::judge_programs()),
-        needed("memory", machine::Memory::inspect(&window).judge()),
-        needed("library", install::Libraries::inspect().judge()),
-        useful("helpers", install::Helpers::inspect().judge()),
-        useful("loader", install::Loader::inspect().judge()),
-        useful("sequences", machine::Sequences::inspect(window.refuses_sequences()).judge()),
-        useful("clock", machine::Clock::inspect().judge()),
-        useful("cpus", machine::judge_cpus(&trackway_recorder::checkup::Cpus::detect())),
-        useful("kernel", machine::Kernel::inspect().judge()),
-        useful("crashes", machine::Crashes::inspect().judge()),
-        useful("bpf", kernel.judge_bpf()),
-        useful("tracefs", kernel.judge_tracefs()),
-        useful("kernel-events", kernel.judge_way()),
-        useful("sessions", install::Sockets::inspect().judge()),
-        useful("babeltrace2", install::Babeltrace::inspect().judge()),
+        needed("user", machine::User::inspect().check()),
+        needed("proc", machine::Processes::inspect().check()),
+        needed("window", window.check()),
+        needed("recordings", window.check_recordings()),
+        useful("leftovers", window.check_leftovers()),
+        useful("programs", install::check_programs()),
+        needed("memory", machine::Memory::inspect(&window).check()),
+        needed("library", install::Libraries::inspect().check()),
+        useful("helpers", install::PreloadHelpers::inspect().check()),
+        useful("loader", install::LoaderLibrary::inspect().check()),
+        useful(
+            "sequences",
+            machine::RestartableSequences::inspect(window.disables_sequences()).check(),
+        ),
+        useful("clock", machine::Clock::inspect().check()),
+        useful("cpus", machine::check_cpus(&trackway_recorder::checkup::Cpus::detect())),
+        useful("kernel", machine::Kernel::inspect().check()),
+        useful("crashes", machine::ExitStatusAccess::inspect().check()),
+        useful("bpf", kernel.check_bpf()),
+        useful("tracefs", kernel.check_tracefs()),
+        useful("kernel-events", kernel.check_backend()),
+        useful("sessions", install::SocketFolder::inspect().check()),
+        useful("babeltrace2", install::Babeltrace::inspect().check()),
     ]
 }
 
-fn text(checks: &[Check]) -> String {
+fn format_text(checks: &[Check]) -> String {
     let width = checks.iter().map(|check| check.name.len()).max().unwrap_or(0);
     let indent = width + 2 + Verdict::Limited.word().len() + 2;
     let mut text = String::new();
@@ -142,9 +145,13 @@ fn text(checks: &[Check]) -> String {
         let (on, off) = Target::Output.marks(finding.verdict.style());
         // Padded by hand: what switches colours has no width.
         let pad = indent - 2 - width - word.len();
-        text += &format!("{name:width$}  {on}{word}{off}{:pad$}{}\n", "", printable(&finding.fact));
+        text += &format!(
+            "{name:width$}  {on}{word}{off}{:pad$}{}\n",
+            "",
+            escape_unprintable(&finding.fact)
+        );
         if let Some(hint) = &finding.hint {
-            text += &format!("{:indent$}hint: {}\n", "", printable(hint));
+            text += &format!("{:indent$}hint: {}\n", "", escape_unprintable(hint));
         }
     }
     let preventing: Vec<&str> =
@@ -156,16 +163,16 @@ fn text(checks: &[Check]) -> String {
     text
 }
 
-fn json(checks: &[Check]) -> String {
+fn format_json(checks: &[Check]) -> String {
     let objects: Vec<String> = checks
         .iter()
         .map(|Check { name, is_needed, finding }| {
             format!(
                 "{{\"name\":{},\"result\":{},\"needed\":{is_needed},\"fact\":{},\"hint\":{}}}",
-                quoted(name),
-                quoted(finding.verdict.word()),
-                quoted(&finding.fact),
-                finding.hint.as_deref().map_or("null".into(), quoted)
+                quote_json_string(name),
+                quote_json_string(finding.verdict.word()),
+                quote_json_string(&finding.fact),
+                finding.hint.as_deref().map_or("null".into(), quote_json_string)
             )
         })
         .collect();
@@ -177,7 +184,7 @@ fn json(checks: &[Check]) -> String {
 mod tests {
     use super::*;
 
-    fn checks() -> Vec<Check> {
+    fn example_checks() -> Vec<Check> {
         let check = |name, is_needed, finding| Check { name, is_needed, finding };
         vec![
             check("a", true, Finding::good("all well")),
@@ -189,7 +196,7 @@ mod tests {
     #[test]
     fn reports_are_aligned() {
         assert_eq!(
-            text(&checks()),
+            format_text(&example_checks()),
             "a    good     all well\n\
              bcd  limited  slow\\u001b[2J\n              hint: do \"this\"\n\
              e    missing  none\n              hint: get one\n\
@@ -199,16 +206,16 @@ mod tests {
 
     #[test]
     fn only_what_is_needed_and_missing_prevents_recording() {
-        let mut checks = checks();
+        let mut checks = example_checks();
         checks[2].is_needed = true;
-        assert!(text(&checks).ends_with("\nrecording does not work here: e\n"));
-        assert!(json(&checks).starts_with("{\"recording\":false,"));
+        assert!(format_text(&checks).ends_with("\nrecording does not work here: e\n"));
+        assert!(format_json(&checks).starts_with("{\"recording\":false,"));
     }
 
     #[test]
     fn reports_are_json() {
         assert_eq!(
-            json(&checks()[1..]),
+            format_json(&example_checks()[1..]),
             "{\"recording\":true,\"checks\":[{\"name\":\"bcd\",\"result\":\"limited\",\
              \"needed\":true,\"fact\":\"slow\\u001b[2J\",\"hint\":\"do \\\"this\\\"\"},\
              {\"name\":\"e\",\"result\":\"missing\",\"needed\":false,\"fact\":\"none\",\

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use trackway_abi::ABI_VERSION;
 use trackway_abi::session::SESSIONS_MAX;
 use trackway_abi::window::DATA_OFFSET;
-use trackway_recorder::checkup::{self, Occupant};
+use trackway_recorder::checkup::{self, SlotOwner};
 use trackway_recorder::{ByteCount, RecordError, WindowHandle, versions};
 use trackway_sys::Errno;
 use trackway_sys::file::{Fd, FileSystem};
@@ -22,11 +22,11 @@ use super::Finding;
 /// Environment variable that says where the window is.
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
 /// Most names of anything in one line.
-const NAMES_MAX: usize = 4;
+const LISTED_NAMES_MAX: usize = 4;
 
 /// The window's file, if there is one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum WindowFileState {
     Open,
     /// There is none; whether one could be made.
     Absent(Result<(), Errno>),
@@ -35,7 +35,7 @@ enum State {
 
 /// A file of the window's name, as lstat(2) sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileSeen {
+struct FileStatus {
     is_regular: bool,
     owner: u32,
     /// Permission bits.
@@ -50,12 +50,12 @@ pub(super) struct WindowState {
     is_elsewhere: bool,
     path: PathBuf,
     uid: u32,
-    state: State,
-    file: Option<FileSeen>,
+    state: WindowFileState,
+    file: Option<FileStatus>,
     file_system: Option<FileSystem>,
     /// Bytes of the window that are backed.
     backed_bytes: u64,
-    occupants: Vec<Occupant>,
+    occupants: Vec<SlotOwner>,
     refuses_sequences: bool,
     /// This user's windows of other versions, and what was put aside.
     leftovers: Vec<PathBuf>,
@@ -71,12 +71,12 @@ impl WindowState {
         let prefix = format!("trackway-{}-v", outer_user(uid).unwrap_or(uid));
         let path = folder.join(format!("{prefix}{ABI_VERSION}"));
         let (home, state) = match WindowHandle::open() {
-            Ok(Some(home)) => (Some(home), State::Open),
-            Ok(None) => (None, State::Absent(try_to_make(&folder))),
-            Err(RecordError::Window(_, error)) => (None, State::Refused(error)),
-            Err(_) => (None, State::Refused(OpenError::NotAWindow)),
+            Ok(Some(home)) => (Some(home), WindowFileState::Open),
+            Ok(None) => (None, WindowFileState::Absent(try_create_window(&folder))),
+            Err(RecordError::Window(_, error)) => (None, WindowFileState::Refused(error)),
+            Err(_) => (None, WindowFileState::Refused(OpenError::NotAWindow)),
         };
-        let file = fs::symlink_metadata(&path).ok().map(|status| FileSeen {
+        let file = fs::symlink_metadata(&path).ok().map(|status| FileStatus {
             is_regular: status.is_file(),
             owner: status.uid(),
             mode: status.mode() & 0o7777,
@@ -87,11 +87,11 @@ impl WindowState {
             uid,
             state,
             file,
-            file_system: c_path(&folder).and_then(|path| FileSystem::of(&path).ok()),
+            file_system: to_c_path(&folder).and_then(|path| FileSystem::of(&path).ok()),
             backed_bytes: home.map_or(0, |home| home.window().usable_bytes()),
-            occupants: home.map(checkup::occupants).unwrap_or_default(),
+            occupants: home.map(checkup::list_slot_owners).unwrap_or_default(),
             refuses_sequences: home.is_some_and(checkup::window_disables_sequences),
-            leftovers: leftovers(&folder, &prefix, &path),
+            leftovers: find_leftover_windows(&folder, &prefix, &path),
             other_versions: versions::other_versions(),
             folder,
             path,
@@ -114,36 +114,38 @@ impl WindowState {
     }
 
     /// Returns true if the window records that restartable sequences do not work.
-    pub(super) fn refuses_sequences(&self) -> bool {
+    pub(super) fn disables_sequences(&self) -> bool {
         self.refuses_sequences
     }
 
     /// Checks that a window exists and can be used, or can be made.
-    pub(super) fn judge(&self) -> Finding {
+    pub(super) fn check(&self) -> Finding {
         let path = self.path.display();
         match self.state {
-            State::Open => Finding::good(format!("{path}, {}", self.particulars())),
-            State::Absent(Ok(())) => {
+            WindowFileState::Open => Finding::good(format!("{path}, {}", self.format_details())),
+            WindowFileState::Absent(Ok(())) => {
                 let folder = self.folder.display();
-                Finding::good(format!("none yet, can be made in {folder}; {}", self.particulars()))
+                Finding::good(format!(
+                    "none yet, can be made in {folder}; {}",
+                    self.format_details()
+                ))
             }
-            State::Absent(Err(errno)) | State::Refused(OpenError::System(errno)) => {
-                self.judge_folder(errno)
-            }
-            State::Refused(OpenError::NotOurs) => self.judge_file(),
-            State::Refused(OpenError::PathTooLong) => Finding::missing(
+            WindowFileState::Absent(Err(errno))
+            | WindowFileState::Refused(OpenError::System(errno)) => self.check_folder(errno),
+            WindowFileState::Refused(OpenError::NotOurs) => self.check_file(),
+            WindowFileState::Refused(OpenError::PathTooLong) => Finding::missing(
                 format!("the path {path} is too long"),
                 format!("let {FOLDER_VARIABLE} be a shorter one"),
             ),
             // What `WindowHandle::open_or_make` replaces.
-            State::Refused(error) => Finding::limited(
+            WindowFileState::Refused(error) => Finding::limited(
                 format!("{path} cannot be used: {error}"),
                 "the next trackway record puts it aside; start programs that run now again then",
             ),
         }
     }
 
-    fn particulars(&self) -> String {
+    fn format_details(&self) -> String {
         let mut text = match self.backed_bytes {
             0 => String::new(),
             bytes => format!("{}, ", ByteCount(bytes)),
@@ -160,7 +162,7 @@ impl WindowState {
     }
 
     /// It can be neither opened nor made.
-    fn judge_folder(&self, errno: Errno) -> Finding {
+    fn check_folder(&self, errno: Errno) -> Finding {
         let folder = self.folder.display();
         let is_link = self.file.is_some_and(|file| !file.is_regular);
         match errno.0 {
@@ -182,7 +184,7 @@ impl WindowState {
             ),
             libc::ENOSPC | libc::EDQUOT => Finding::missing(
                 format!("no room for a window ({}) in {folder}", ByteCount(DATA_OFFSET as u64)),
-                larger(&self.folder),
+                format_enlarge_command(&self.folder),
             ),
             libc::EFBIG => Finding::missing(
                 format!("files may not be as long as a window ({})", ByteCount(DATA_OFFSET as u64)),
@@ -208,7 +210,7 @@ impl WindowState {
     }
 
     /// There is a file of its name that is not to be believed.
-    fn judge_file(&self) -> Finding {
+    fn check_file(&self) -> Finding {
         let path = self.path.display();
         match self.file {
             Some(file) if file.is_regular && file.owner == self.uid => Finding::missing(
@@ -224,13 +226,13 @@ impl WindowState {
     }
 
     /// Lists the recorders, and checks that there is space for one more.
-    pub(super) fn judge_recordings(&self) -> Finding {
-        let folders = |is_wanted: &dyn Fn(&Occupant) -> bool| -> BTreeSet<&Path> {
+    pub(super) fn check_recordings(&self) -> Finding {
+        let folders = |is_wanted: &dyn Fn(&SlotOwner) -> bool| -> BTreeSet<&Path> {
             let wanted = self.occupants.iter().filter(|occupant| is_wanted(occupant));
             wanted.map(|occupant| occupant.folder.as_path()).collect()
         };
         let paths = |folders: &BTreeSet<&Path>| {
-            listed(folders.iter().map(|folder| folder.display().to_string()))
+            format_first_names(folders.iter().map(|folder| folder.display().to_string()))
         };
         let dead = folders(&|occupant| occupant.is_orphan);
         if !dead.is_empty() {
@@ -254,15 +256,15 @@ impl WindowState {
     }
 
     /// Windows that this version does not use.
-    pub(super) fn judge_leftovers(&self) -> Finding {
+    pub(super) fn check_leftovers(&self) -> Finding {
         if let Some((&version, pids)) = self.other_versions.first_key_value() {
             return Finding::limited(
                 format!(
                     "processes with a libtrackway.so {} than this trackway: {}",
-                    versions::age(version),
-                    listed(pids.iter().map(u32::to_string))
+                    versions::describe_age(version),
+                    format_first_names(pids.iter().map(u32::to_string))
                 ),
-                versions::advice(version),
+                versions::remedy_for_version(version),
             );
         }
         if self.leftovers.is_empty() {
@@ -280,17 +282,17 @@ impl WindowState {
 }
 
 /// The first of them, and how many more there are.
-fn listed(names: impl Iterator<Item = String>) -> String {
+fn format_first_names(names: impl Iterator<Item = String>) -> String {
     let names: Vec<String> = names.collect();
-    let mut text = names.iter().take(NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
-    if names.len() > NAMES_MAX {
-        text += &format!(" and {} more", names.len() - NAMES_MAX);
+    let mut text = names.iter().take(LISTED_NAMES_MAX).cloned().collect::<Vec<_>>().join(", ");
+    if names.len() > LISTED_NAMES_MAX {
+        text += &format!(" and {} more", names.len() - LISTED_NAMES_MAX);
     }
     text
 }
 
 /// Returns a command that enlarges a folder in memory.
-pub(super) fn larger(folder: &Path) -> String {
+pub(super) fn format_enlarge_command(folder: &Path) -> String {
     let mount = format!("mount -o remount,size=64M {}", folder.display());
     match folder == Path::new("/dev/shm") {
         true => format!("{mount}; of a container: docker run --shm-size=64m"),
@@ -298,19 +300,19 @@ pub(super) fn larger(folder: &Path) -> String {
     }
 }
 
-fn c_path(path: &Path) -> Option<CString> {
+fn to_c_path(path: &Path) -> Option<CString> {
     CString::new(path.as_os_str().as_bytes()).ok()
 }
 
 /// Tries to make a window as `Window::open` does, but without a name at the end.
-fn try_to_make(folder: &Path) -> Result<(), Errno> {
-    let folder = c_path(folder).ok_or(Errno(libc::EINVAL))?;
+fn try_create_window(folder: &Path) -> Result<(), Errno> {
+    let folder = to_c_path(folder).ok_or(Errno(libc::EINVAL))?;
     let file = Fd::open(&folder, libc::O_RDWR | libc::O_TMPFILE, 0o600)?;
     file.allocate(0, DATA_OFFSET as u64)
 }
 
 /// Files in `folder` whose names begin as this user's windows' do, except `window`.
-fn leftovers(folder: &Path, prefix: &str, window: &Path) -> Vec<PathBuf> {
+fn find_leftover_windows(folder: &Path, prefix: &str, window: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
@@ -326,7 +328,7 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn in_state(state: State) -> WindowState {
+    fn window_in_state(state: WindowFileState) -> WindowState {
         WindowState {
             folder: "/dev/shm".into(),
             is_elsewhere: false,
@@ -345,18 +347,21 @@ mod tests {
 
     #[test]
     fn windows_that_are_there_or_can_be_made_are_good() {
-        let there =
-            WindowState { backed_bytes: 2 << 20, is_elsewhere: true, ..in_state(State::Open) };
+        let there = WindowState {
+            backed_bytes: 2 << 20,
+            is_elsewhere: true,
+            ..window_in_state(WindowFileState::Open)
+        };
         let fact = "/dev/shm/trackway-7-v1, 2.0 MiB, 3.0 GiB free, noexec (TRACKWAY_WINDOW_DIR)";
-        assert_eq!(there.judge(), Finding::good(fact));
-        let absent = in_state(State::Absent(Ok(()))).judge();
+        assert_eq!(there.check(), Finding::good(fact));
+        let absent = window_in_state(WindowFileState::Absent(Ok(()))).check();
         assert_eq!((absent.verdict, absent.hint), (Verdict::Good, None));
         assert!(absent.fact.starts_with("none yet, can be made in /dev/shm; 3.0 GiB free"));
     }
 
     #[test]
     fn what_keeps_a_window_from_being_made_is_named() {
-        let absent = |errno| in_state(State::Absent(Err(Errno(errno))));
+        let absent = |errno| window_in_state(WindowFileState::Absent(Err(Errno(errno))));
         let cases = [
             (libc::ENOENT, "no folder /dev/shm", "mount -t tmpfs"),
             (libc::ENOTDIR, "no folder /dev/shm", "mount -t tmpfs"),
@@ -369,24 +374,26 @@ mod tests {
             (libc::EIO, "Input/output error", "another folder"),
         ];
         for (errno, fact, hint) in cases {
-            let finding = absent(errno).judge();
+            let finding = absent(errno).check();
             assert_eq!(finding.verdict, Verdict::Missing, "{finding:?}");
             assert!(finding.fact.contains(fact), "{finding:?}");
             assert!(finding.hint.as_ref().is_some_and(|has| has.contains(hint)), "{finding:?}");
         }
-        let elsewhere = WindowState { is_elsewhere: true, ..absent(libc::ENOENT) }.judge();
+        let elsewhere = WindowState { is_elsewhere: true, ..absent(libc::ENOENT) }.check();
         assert_eq!(elsewhere.hint.as_deref(), Some("make it, or unset TRACKWAY_WINDOW_DIR"));
     }
 
     #[test]
     fn windows_that_are_not_to_be_believed_are_told_apart() {
-        let refused = |error, file| WindowState { file, ..in_state(State::Refused(error)) }.judge();
-        let file = FileSeen { is_regular: true, owner: 7, mode: 0o644 };
+        let refused = |error, file| {
+            WindowState { file, ..window_in_state(WindowFileState::Refused(error)) }.check()
+        };
+        let file = FileStatus { is_regular: true, owner: 7, mode: 0o644 };
         let open = refused(OpenError::NotOurs, Some(file));
         assert_eq!(open.fact, "others may open /dev/shm/trackway-7-v1 (mode 644)");
-        let other = refused(OpenError::NotOurs, Some(FileSeen { owner: 8, ..file }));
+        let other = refused(OpenError::NotOurs, Some(FileStatus { owner: 8, ..file }));
         assert!(other.fact.contains("belongs to user 8"), "{other:?}");
-        let link = FileSeen { is_regular: false, ..file };
+        let link = FileStatus { is_regular: false, ..file };
         let link = refused(OpenError::System(Errno(libc::ELOOP)), Some(link));
         assert!(link.fact.contains("is no file"), "{link:?}");
         for finding in [open, other, link] {
@@ -400,9 +407,10 @@ mod tests {
 
     #[test]
     fn dead_recorders_and_full_windows_are_said() {
-        let occupant = |folder: &str, is_orphan| Occupant { folder: folder.into(), is_orphan };
-        let judge =
-            |occupants| WindowState { occupants, ..in_state(State::Open) }.judge_recordings();
+        let occupant = |folder: &str, is_orphan| SlotOwner { folder: folder.into(), is_orphan };
+        let judge = |occupants| {
+            WindowState { occupants, ..window_in_state(WindowFileState::Open) }.check_recordings()
+        };
         assert_eq!(judge(Vec::new()), Finding::good("none under way, room for 32"));
         // Two channels of one session.
         let alive = judge(vec![occupant("/a", false), occupant("/a", false)]);
@@ -419,17 +427,17 @@ mod tests {
 
     #[test]
     fn what_other_versions_left_is_said() {
-        assert_eq!(in_state(State::Open).judge_leftovers().verdict, Verdict::Good);
+        assert_eq!(window_in_state(WindowFileState::Open).check_leftovers().verdict, Verdict::Good);
         let leftovers = vec!["/dev/shm/trackway-7-v0".into(), "/dev/shm/x".into()];
-        let mut seen = WindowState { leftovers, ..in_state(State::Open) };
-        let finding = seen.judge_leftovers();
+        let mut seen = WindowState { leftovers, ..window_in_state(WindowFileState::Open) };
+        let finding = seen.check_leftovers();
         let hint = finding.hint.as_deref().unwrap_or_default();
         assert!(hint.ends_with("rm /dev/shm/trackway-7-v0 /dev/shm/x"), "{hint}");
         // They are in use.
         seen.other_versions.insert(ABI_VERSION + 1, vec![12, 13]);
-        let finding = seen.judge_leftovers();
+        let finding = seen.check_leftovers();
         assert!(finding.fact.ends_with("newer than this trackway: 12, 13"), "{finding:?}");
-        assert_eq!(finding.hint.as_deref(), Some(versions::advice(ABI_VERSION + 1)));
+        assert_eq!(finding.hint.as_deref(), Some(versions::remedy_for_version(ABI_VERSION + 1)));
     }
 
     #[test]
@@ -440,7 +448,7 @@ mod tests {
         {
             fs::write(folder.join(name), "").expect("a file");
         }
-        let found = leftovers(&folder, "trackway-7-v", &folder.join("trackway-7-v1"));
+        let found = find_leftover_windows(&folder, "trackway-7-v", &folder.join("trackway-7-v1"));
         let expected = ["trackway-7-v0", "trackway-7-v1.unusable-5"].map(|name| folder.join(name));
         fs::remove_dir_all(&folder).expect("removed");
         assert_eq!(found, expected);

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use iced_x86::{Decoder, DecoderOptions, Formatter as _, NasmFormatter};
 use trackway_jit::object::Alternative;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_jit::x86::{EmitError, INSN_CODE_BYTES_MAX, emit};
+use trackway_jit::x86::{EmitError, INSN_CODE_BYTES_MAX, emit_program};
 
 /// Width of the column of bytes.
 const BYTES_WIDTH: usize = 30;
 
 /// The machine code of an alternative's programs, with what the verifier found.
-pub(super) fn of(alternative: Alternative<'_>) -> anyhow::Result<String> {
+pub(super) fn disassemble_programs(alternative: Alternative<'_>) -> anyhow::Result<String> {
     let mut text = String::new();
     for (number, program) in (0..=u8::MAX).zip(alternative.programs()) {
         let mut states = vec![State::FREE; program.len() + 1];
@@ -23,16 +23,16 @@ pub(super) fn of(alternative: Alternative<'_>) -> anyhow::Result<String> {
             "Verified: at most {} steps, {} bytes of stack\n",
             facts.steps, facts.stack_bytes
         )?;
-        push_code(&mut text, &verified)?;
+        push_disassembly(&mut text, &verified)?;
     }
     Ok(text)
 }
 
-fn push_code(text: &mut String, verified: &Verified<'_>) -> anyhow::Result<()> {
+fn push_disassembly(text: &mut String, verified: &Verified<'_>) -> anyhow::Result<()> {
     let count = verified.program().len();
     let mut buffer = vec![0; count * INSN_CODE_BYTES_MAX];
     let mut places = vec![0; count + 1];
-    let code = match emit(verified, &mut buffer, &mut places) {
+    let code = match emit_program(verified, &mut buffer, &mut places) {
         Ok(code) => code,
         Err(error @ EmitError::Unsupported) => {
             writeln!(text, "Machine code: {error}; it is interpreted")?;

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Args;
-use trackway_filter::header::header;
+use trackway_filter::header::generate_header;
 use trackway_filter::layout::Layout;
 
-use super::{known, nothing};
-use crate::patterns::matches;
+use super::{load_event_layouts, no_event_message};
+use crate::patterns::matches_event_name;
 
 /// Print a C header that describes events to filters in C.
 ///
@@ -39,14 +39,15 @@ pub(super) struct Arguments {
 ///
 /// If one of the patterns names no event that is known.
 pub(super) fn run(arguments: Arguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let known = known(arguments.trace)?;
+    let known = load_event_layouts(arguments.trace)?;
     for pattern in &arguments.events {
-        let is_there = known.iter().any(|layout| matches(pattern, &layout.event));
-        anyhow::ensure!(is_there, "{pattern}: {}", nothing(!known.is_empty()));
+        let is_there = known.iter().any(|layout| matches_event_name(pattern, &layout.event));
+        anyhow::ensure!(is_there, "{pattern}: {}", no_event_message(!known.is_empty()));
     }
-    let is_meant =
-        |layout: &Layout| arguments.events.iter().any(|pattern| matches(pattern, &layout.event));
+    let is_meant = |layout: &Layout| {
+        arguments.events.iter().any(|pattern| matches_event_name(pattern, &layout.event))
+    };
     let meant: Vec<Layout> = known.into_iter().filter(is_meant).collect();
-    output.write_all(header(&meant).as_bytes())?;
+    output.write_all(generate_header(&meant).as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use trackway_console::{stdout, write_lines};
-use trackway_filter::applications::with_applications;
+use trackway_filter::applications::add_application_contexts;
 use trackway_filter::compile::{CompiledFor, compile_for};
 use trackway_filter::error::Error;
 use trackway_filter::explain;
@@ -21,12 +21,12 @@ use trackway_filter::object::Alternative;
 use trackway_filter::parse::split_pattern;
 use trackway_jit::meaning::{Meaning, Meanings};
 use trackway_jit::object::{Alternative as Read, Object};
-use trackway_reader::{Found, layouts, open};
+use trackway_reader::{FoundTraces, event_layouts, open_traces};
 
 pub(crate) use self::args::Arguments;
 use self::args::{ExplainArguments, Verb};
 use crate::common::events;
-use crate::patterns::matches;
+use crate::patterns::matches_event_name;
 use crate::session_traces;
 
 /// Runs a subcommand of `trackway filter`.
@@ -40,46 +40,50 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
         Verb::Explain(ExplainArguments { object: Some(file), .. }) => {
             object::explain(&file, output)
         }
-        Verb::Explain(arguments) => explain(arguments, output),
+        Verb::Explain(arguments) => explain_expression(arguments, output),
         Verb::Header(arguments) => header::run(arguments, output),
         Verb::Compile(arguments) => object::compile(&arguments),
     }
 }
 
-fn explain(arguments: ExplainArguments, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
+fn explain_expression(
+    arguments: ExplainArguments,
+    output: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
     let filter = arguments.filter.unwrap_or_default();
     let (pattern, expression) = split_pattern(&filter);
     let is_meant = |layout: &Layout| {
-        let named = arguments.event.as_deref().is_none_or(|event| matches(event, &layout.event));
-        named && pattern.is_none_or(|pattern| matches(pattern, &layout.event))
+        let named =
+            arguments.event.as_deref().is_none_or(|event| matches_event_name(event, &layout.event));
+        named && pattern.is_none_or(|pattern| matches_event_name(pattern, &layout.event))
     };
-    let mut known = known(arguments.trace)?;
+    let mut known = load_event_layouts(arguments.trace)?;
     let any = !known.is_empty();
     known.retain(is_meant);
-    anyhow::ensure!(!known.is_empty(), "{}", nothing(any));
-    let known = with_applications(expression, known);
+    anyhow::ensure!(!known.is_empty(), "{}", no_event_message(any));
+    let known = add_application_contexts(expression, known);
     let compiled = compile_for(expression, &known)
         .map_err(|error: Error| anyhow::anyhow!("filter:\n{}", error.render(expression)))?;
     for warning in &compiled.warnings {
         write_lines(format_args!("trackway: filter:\n{}", warning.render(expression)));
     }
-    output.write_all(text(&compiled, &known)?.as_bytes())?;
+    output.write_all(format_filters(&compiled, &known)?.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Kinds of events: of a trace, or of the window.
-fn known(trace: Option<PathBuf>) -> anyhow::Result<Vec<Layout>> {
+fn load_event_layouts(trace: Option<PathBuf>) -> anyhow::Result<Vec<Layout>> {
     let Some(trace) = trace else {
-        return Ok(events::descriptions()?.iter().map(Layout::of_event).collect());
+        return Ok(events::read_registered_events()?.iter().map(Layout::of_event).collect());
     };
     let mut folders = vec![trace];
-    session_traces::find(&mut folders);
+    session_traces::resolve_session_names(&mut folders);
     let mut told = Vec::new();
-    let Found { inputs, .. } = open(&folders, &mut told)?;
-    Ok(inputs.iter().flat_map(|input| layouts(&input.trace)).collect())
+    let FoundTraces { inputs, .. } = open_traces(&folders, &mut told)?;
+    Ok(inputs.iter().flat_map(|input| event_layouts(&input.trace)).collect())
 }
 
-fn nothing(any: bool) -> &'static str {
+fn no_event_message(any: bool) -> &'static str {
     if any {
         "no kind of event has such a name (trackway list, or trackway print --stats, shows them)"
     } else {
@@ -87,7 +91,7 @@ fn nothing(any: bool) -> &'static str {
     }
 }
 
-fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
+fn format_filters(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
     let bytes = compiled.object.encode()?;
     let object = Object::decode(&bytes).context("the object cannot be read back")?;
     let meanings = Meanings::decode(&compiled.meanings).unwrap_or_default();
@@ -102,8 +106,8 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
             .collect();
         names.dedup();
         writeln!(text, "{separator}For {}", names.join(", "))?;
-        writeln!(text, "\nTree\n{}", indented(&explain::tree(filter)))?;
-        push_code(&mut text, written, read, &|slot| {
+        writeln!(text, "\nTree\n{}", indent_lines(&explain::format_tree(filter)))?;
+        push_filter_forms(&mut text, written, read, &|slot| {
             slot_conditions(&meanings, (number, slot), &names)
         })?;
     }
@@ -111,7 +115,7 @@ fn text(compiled: &CompiledFor, layouts: &[Layout]) -> anyhow::Result<String> {
 }
 
 /// Appends the forms after the tree: slots with their further conditions, bytecode, machine code.
-fn push_code(
+fn push_filter_forms(
     text: &mut String,
     written: &Alternative,
     read: Read<'_>,
@@ -128,8 +132,8 @@ fn push_code(
             conditions(slot)
         )?;
     }
-    writeln!(text, "\nBytecode\n{}", explain::listing(written))?;
-    *text += &assembly::of(read)?;
+    writeln!(text, "\nBytecode\n{}", explain::format_listing(written))?;
+    *text += &assembly::disassemble_programs(read)?;
     Ok(())
 }
 
@@ -157,6 +161,6 @@ fn slot_conditions(
     if all.is_empty() { String::new() } else { format!(", of {}", all.join(", or of ")) }
 }
 
-fn indented(text: &str) -> String {
+fn indent_lines(text: &str) -> String {
     text.lines().map(|line| format!("  {line}\n")).collect()
 }

@@ -35,16 +35,19 @@ pub(super) struct Arguments {
 }
 
 /// First bytes of an object of `trackway filter compile`.
-const OBJECT: &[u8] = b"twf";
+const OBJECT_MAGIC: &[u8] = b"twf";
 
 /// Filters as they were typed: expressions, and files of filters in C.
 ///
 /// # Errors
 ///
 /// If one of them is none.
-pub(crate) fn filters_of(texts: &[String], objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
+pub(crate) fn build_filter_specs(
+    texts: &[String],
+    objects: &[PathBuf],
+) -> anyhow::Result<Vec<FilterSpec>> {
     let mut filters: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
-    filters.extend(typed(objects)?);
+    filters.extend(read_object_filters(objects)?);
     let channel = ChannelSpec { filters, ..ChannelSpec::default() };
     channel.check_filters()?;
     Ok(channel.filters)
@@ -55,11 +58,11 @@ pub(crate) fn filters_of(texts: &[String], objects: &[PathBuf]) -> anyhow::Resul
 /// # Errors
 ///
 /// If a file cannot be read, or what clang has made is no filter.
-pub(crate) fn typed(objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
+pub(crate) fn read_object_filters(objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
     let filter = |object: &PathBuf| {
-        let (pattern, path) = split_pattern_of(object);
+        let (pattern, path) = split_object_pattern(object);
         let pattern = pattern.map(str::to_owned);
-        Ok(FilterSpec { pattern, source: source(path)? })
+        Ok(FilterSpec { pattern, source: read_filter_source(path)? })
     };
     objects.iter().map(filter).collect()
 }
@@ -68,11 +71,11 @@ pub(crate) fn typed(objects: &[PathBuf]) -> anyhow::Result<Vec<FilterSpec>> {
 ///
 /// # Errors
 ///
-/// As of [`bytes_of`].
-pub(crate) fn source(path: &Path) -> anyhow::Result<FilterSource> {
+/// As of [`read_object_bytes`].
+pub(crate) fn read_filter_source(path: &Path) -> anyhow::Result<FilterSource> {
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     let file = name.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
-    Ok(FilterSource::Object(FilterObject { file, bytes: bytes_of(path)?.into() }))
+    Ok(FilterSource::Object(FilterObject { file, bytes: read_object_bytes(path)?.into() }))
 }
 
 /// The object's bytes of a file of clang, which are verified, or of one of `trackway filter
@@ -81,17 +84,17 @@ pub(crate) fn source(path: &Path) -> anyhow::Result<FilterSource> {
 /// # Errors
 ///
 /// If it cannot be read, or what clang has made is no filter.
-pub(crate) fn bytes_of(path: &Path) -> anyhow::Result<Vec<u8>> {
+pub(crate) fn read_object_bytes(path: &Path) -> anyhow::Result<Vec<u8>> {
     let told = || format!("--filter-object {}", path.display());
-    let bytes = read(path).with_context(told)?;
-    if bytes.starts_with(OBJECT) {
+    let bytes = read_file_limited(path).with_context(told)?;
+    if bytes.starts_with(OBJECT_MAGIC) {
         return Ok(bytes);
     }
-    elf::object(&bytes).with_context(told)
+    elf::convert_to_object(&bytes).with_context(told)
 }
 
 /// The pattern in front of a file's name, if there is one.
-pub(crate) fn split_pattern_of(object: &Path) -> (Option<&str>, &Path) {
+pub(crate) fn split_object_pattern(object: &Path) -> (Option<&str>, &Path) {
     match object.to_str().map(split_pattern) {
         Some((Some(pattern), file)) => (Some(pattern), Path::new(file)),
         _ => (None, object),
@@ -103,7 +106,7 @@ pub(crate) fn split_pattern_of(object: &Path) -> (Option<&str>, &Path) {
 /// # Errors
 ///
 /// If it cannot be read.
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+fn read_file_limited(path: &Path) -> anyhow::Result<Vec<u8>> {
     let shown = path.display();
     let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
     let mut bytes = Vec::new();
@@ -112,8 +115,9 @@ fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn filters(path: &Path) -> anyhow::Result<Filters> {
-    elf::filters(&read(path)?).map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
+fn parse_object_file(path: &Path) -> anyhow::Result<Filters> {
+    elf::read_filters(&read_file_limited(path)?)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", path.display()))
 }
 
 /// Writes the object of a file.
@@ -122,7 +126,7 @@ fn filters(path: &Path) -> anyhow::Result<Filters> {
 ///
 /// If it cannot be read or written, or is no filter.
 pub(super) fn compile(arguments: &Arguments) -> anyhow::Result<ExitCode> {
-    let bytes = filters(&arguments.file)?.object.encode()?;
+    let bytes = parse_object_file(&arguments.file)?.object.encode()?;
     let output = arguments.output.display();
     std::fs::write(&arguments.output, bytes).with_context(|| format!("cannot write {output}"))?;
     Ok(ExitCode::SUCCESS)
@@ -134,7 +138,7 @@ pub(super) fn compile(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 ///
 /// If it cannot be read, or is no filter.
 pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let Filters { object, names } = filters(file)?;
+    let Filters { object, names } = parse_object_file(file)?;
     let bytes = object.encode()?;
     let read = Object::decode(&bytes).context("the object cannot be read back")?;
     let mut text = String::new();
@@ -147,7 +151,7 @@ pub(super) fn explain(file: &Path, output: &mut dyn Write) -> anyhow::Result<Exi
         }
         // Words of constants are put together as it runs: there is none to be shown as a string.
         let shown = Alternative { constants: Vec::new(), ..written.clone() };
-        super::push_code(&mut text, &shown, read, &|_| String::new())?;
+        super::push_filter_forms(&mut text, &shown, read, &|_| String::new())?;
     }
     output.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -13,14 +13,14 @@ use trackway_recorder::parse_contexts;
 use trackway_schema::context::TABLE;
 
 use crate::common::format::Format;
-use crate::common::json::quoted;
+use crate::common::json::quote_json_string;
 
 /// Contexts that programs set, for people.
-const OF_APPLICATIONS: (&str, &str) =
+const APPLICATION_CONTEXTS: (&str, &str) =
     ("$app.PROVIDER:NAME", "what the thread has set by trackway_set_context()");
 
 /// A context that only filters on kernel events use, because packets record it.
-const CPU: &str = "the CPU";
+const CPU_DESCRIPTION: &str = "the CPU";
 
 /// A value that may be recorded with events, or used in filters.
 struct Context {
@@ -34,21 +34,25 @@ struct Context {
 
 /// Lists the contexts that there are.
 pub(super) fn run(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (programs, kernel) = (of_programs(), of_kernel());
+    let (programs, kernel) = (list_program_contexts(), list_kernel_contexts());
     let text = match format {
         Format::Text => {
-            let (programs, kernel) = (lines(&programs), lines(&kernel));
+            let (programs, kernel) = (format_lines(&programs), format_lines(&kernel));
             format!("of programs' events\n{programs}of the kernel's events\n{kernel}")
         }
         Format::Json => {
-            format!("{{\"programs\":[{}],\"kernel\":[{}]}}\n", json(&programs), json(&kernel))
+            format!(
+                "{{\"programs\":[{}],\"kernel\":[{}]}}\n",
+                format_json(&programs),
+                format_json(&kernel)
+            )
         }
     };
     output.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn of_programs() -> Vec<Context> {
+fn list_program_contexts() -> Vec<Context> {
     let asked = Layout::program_contexts();
     let is_of_application = |name: &str| name.starts_with("$app.");
     let context = |(name, about)| Context {
@@ -59,11 +63,11 @@ fn of_programs() -> Vec<Context> {
         by_tracefs: None,
     };
     let named = TABLE.map(|one| (one.name, one.about));
-    named.into_iter().chain([OF_APPLICATIONS]).map(context).collect()
+    named.into_iter().chain([APPLICATION_CONTEXTS]).map(context).collect()
 }
 
-fn of_kernel() -> Vec<Context> {
-    let by_tracefs = |name| Some(tracefs::contexts::Context::named(name).is_some());
+fn list_kernel_contexts() -> Vec<Context> {
+    let by_tracefs = |name| Some(tracefs::contexts::Context::find_by_name(name).is_some());
     let recorded = contexts::ALL.into_iter().map(|contexts::Context { name, about, .. }| Context {
         name,
         about,
@@ -71,11 +75,11 @@ fn of_kernel() -> Vec<Context> {
         is_asked: contexts::Context::filterable().any(|asked| asked.name == name),
         by_tracefs: by_tracefs(name),
     });
-    let is_recorded = |name: &str| contexts::Context::named(name).is_some();
+    let is_recorded = |name: &str| contexts::Context::find_by_name(name).is_some();
     let others = contexts::Context::filterable().filter(|asked| !is_recorded(asked.name));
     let others = others.map(|contexts::Context { name, .. }| Context {
         name,
-        about: CPU,
+        about: CPU_DESCRIPTION,
         is_recorded: false,
         is_asked: true,
         by_tracefs: by_tracefs(name),
@@ -83,7 +87,7 @@ fn of_kernel() -> Vec<Context> {
     recorded.chain(others).collect()
 }
 
-fn lines(contexts: &[Context]) -> String {
+fn format_lines(contexts: &[Context]) -> String {
     let line = |one: &Context| {
         let by = match (one.is_recorded, one.is_asked) {
             (true, true) => "--context, filters",
@@ -96,15 +100,15 @@ fn lines(contexts: &[Context]) -> String {
     contexts.iter().map(line).collect()
 }
 
-fn json(contexts: &[Context]) -> String {
+fn format_json(contexts: &[Context]) -> String {
     let object = |one: &Context| {
         let tracefs = one.by_tracefs.map(|is_there| format!(",\"tracefs\":{is_there}"));
         format!(
             "{{\"name\":{},\"recorded\":{},\"filters\":{},\"about\":{}{}}}",
-            quoted(one.name),
+            quote_json_string(one.name),
             one.is_recorded,
             one.is_asked,
-            quoted(one.about),
+            quote_json_string(one.about),
             tracefs.unwrap_or_default()
         )
     };
@@ -115,7 +119,7 @@ fn json(contexts: &[Context]) -> String {
 mod tests {
     use super::*;
 
-    fn listed(format: Format) -> String {
+    fn list_to_string(format: Format) -> String {
         let mut output = Vec::new();
         run(format, &mut output).expect("it writes");
         String::from_utf8(output).expect("text")
@@ -123,7 +127,7 @@ mod tests {
 
     #[test]
     fn contexts_are_listed_with_what_they_are_for() {
-        let text = listed(Format::Text);
+        let text = list_to_string(Format::Text);
         let (programs, kernel) = text.split_once("of the kernel's events\n").expect("both");
         for (part, line) in [
             (programs, "    vpid                --context, filters  process, for itself\n"),
@@ -134,7 +138,7 @@ mod tests {
         ] {
             assert!(part.contains(line), "{line}{text}");
         }
-        let json = listed(Format::Json);
+        let json = list_to_string(Format::Json);
         assert!(json.starts_with("{\"programs\":[{\"name\":\"vpid\",\"recorded\":true,"), "{json}");
         assert!(
             json.contains(
@@ -148,7 +152,7 @@ mod tests {
     #[test]
     fn all_contexts_are_listed() {
         let names = |of: Vec<Context>| -> Vec<&str> { of.iter().map(|one| one.name).collect() };
-        let (programs, kernel) = (names(of_programs()), names(of_kernel()));
+        let (programs, kernel) = (names(list_program_contexts()), names(list_kernel_contexts()));
         let asked = Layout::program_contexts();
         assert!(asked.iter().all(|member| programs.contains(&member.name.as_str())));
         assert!(contexts::Context::filterable().all(|context| kernel.contains(&context.name)));

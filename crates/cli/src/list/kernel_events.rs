@@ -18,7 +18,7 @@ use crate::common::events::scalar_name;
 use crate::common::format::Format;
 
 /// Most names of values that are listed for one field.
-const NAMES_SHOWN: usize = 6;
+const SYMBOL_NAMES_MAX: usize = 6;
 
 /// Room that a record has, in bytes, whatever it is.
 const PAYLOAD_BYTES: u32 = 4096;
@@ -36,8 +36,8 @@ pub(super) fn run(
     names.sort();
     let found = catalogue.events(&names);
     let text = match format {
-        Format::Text => text(&found.events),
-        Format::Json => format!("{}\n", json(&found.events, &found.unreadable)),
+        Format::Text => format_text(&found.events),
+        Format::Json => format!("{}\n", format_json(&found.events, &found.unreadable)),
     };
     output.write_all(text.as_bytes())?;
     for (EventName { subsystem, name }, why) in &found.unreadable {
@@ -46,11 +46,11 @@ pub(super) fn run(
     Ok(if found.unreadable.is_empty() {
         ExitCode::SUCCESS
     } else {
-        ExitCode::from(crate::NEGATIVE)
+        ExitCode::from(crate::EXIT_NEGATIVE)
     })
 }
 
-fn text(events: &[Event]) -> String {
+fn format_text(events: &[Event]) -> String {
     let mut text = String::new();
     let mut subsystem = "";
     for event in events {
@@ -58,14 +58,14 @@ fn text(events: &[Event]) -> String {
             subsystem = &event.subsystem;
             text.push_str(&format!("{subsystem}\n"));
         }
-        let fields: Vec<String> = event.fields.iter().map(|of| field(event, of)).collect();
+        let fields: Vec<String> = event.fields.iter().map(|of| format_field(event, of)).collect();
         // The name that it has in traces, if that is another one.
         let known_as = match event.lttng_name() {
             name if *name == event.name => String::new(),
             name => format!(" ({name})"),
         };
         let fields = fields.join(", ");
-        let behind = pointer_members(event);
+        let behind = format_pointer_fields(event);
         text.push_str(&format!("    {}{known_as}: {fields}{behind}\n", event.full_name()));
     }
     text
@@ -73,7 +73,7 @@ fn text(events: &[Event]) -> String {
 
 /// Returns the additional fields of a system call's records, by name: the data that its pointers
 /// lead to.
-fn pointer_members(event: &Event) -> String {
+fn format_pointer_fields(event: &Event) -> String {
     // Where the arguments are is no matter.
     let anywhere = RegisterLayout {
         arguments: [0; 6],
@@ -95,17 +95,17 @@ fn pointer_members(event: &Event) -> String {
 }
 
 /// Type, name, and what that means.
-fn field(event: &Event, field: &Field) -> String {
-    let about = match about(event, field) {
+fn format_field(event: &Event, field: &Field) -> String {
+    let about = match describe_meaning(event, field) {
         about if about.is_empty() => about,
         about => format!(" ({about})"),
     };
     // As traces and filters have it.
-    format!("{} {}{about}", kind(field), field.lttng_name(event))
+    format!("{} {}{about}", format_type(field), field.lttng_name(event))
 }
 
 /// Returns the name of a type as in the C header, as far as it has one.
-fn kind(field: &Field) -> String {
+fn format_type(field: &Field) -> String {
     let is_hexadecimal = matches!(field.meaning, Meaning::Hexadecimal | Meaning::Address);
     let name = |scalar: Scalar| match scalar {
         Scalar::U8 if is_hexadecimal => "x8",
@@ -134,22 +134,26 @@ fn kind(field: &Field) -> String {
     }
 }
 
-fn about(event: &Event, field: &Field) -> String {
+fn describe_meaning(event: &Event, field: &Field) -> String {
     if let Some(behind) = &field.pointee {
-        return format!("to {}", target(event, behind));
+        return format!("to {}", format_pointee(event, behind));
     }
     let name = match &field.meaning {
-        Meaning::Symbols(symbols) | Meaning::DependentSymbols(symbols) => return shown(symbols),
+        Meaning::Symbols(symbols) | Meaning::DependentSymbols(symbols) => {
+            return format_symbol_names(symbols);
+        }
         meaning => meaning_name(meaning),
     };
     let is_told_by_type = matches!(field.meaning, Meaning::Plain | Meaning::Hexadecimal);
     if is_told_by_type { String::new() } else { name.into() }
 }
 
-fn shown(symbols: &Symbols) -> String {
+fn format_symbol_names(symbols: &Symbols) -> String {
     let names = |of: &[Symbol], between: &str| {
-        let names: Vec<&str> = of.iter().take(NAMES_SHOWN).map(|symbol| &*symbol.name).collect();
-        let more = if of.len() > NAMES_SHOWN { format!("{between}…") } else { String::new() };
+        let names: Vec<&str> =
+            of.iter().take(SYMBOL_NAMES_MAX).map(|symbol| &*symbol.name).collect();
+        let more =
+            if of.len() > SYMBOL_NAMES_MAX { format!("{between}…") } else { String::new() };
         names.join(between) + &more
     };
     let parts = [names(&symbols.choices, ", "), names(&symbols.flags, "|")];
@@ -196,7 +200,7 @@ const fn meaning_name(meaning: &Meaning) -> &'static str {
 }
 
 /// Returns the type of a pointer's target.
-fn target(event: &Event, behind: &Pointee) -> String {
+fn format_pointee(event: &Event, behind: &Pointee) -> String {
     let length = |length: &Length| length_name(event, *length);
     match behind {
         Pointee::Text => "text".into(),
@@ -229,16 +233,16 @@ fn length_name(event: &Event, length: Length) -> String {
     }
 }
 
-fn json(events: &[Event], unread: &[(EventName, String)]) -> Value {
-    let events: Vec<Value> = events.iter().map(event_json).collect();
+fn format_json(events: &[Event], unread: &[(EventName, String)]) -> Value {
+    let events: Vec<Value> = events.iter().map(event_to_json).collect();
     let unread = unread.iter().map(
         |(name, why)| json!({ "name": format!("{}:{}", name.subsystem, name.name), "why": why }),
     );
     json!({ "events": events, "unread": unread.collect::<Vec<_>>() })
 }
 
-fn event_json(event: &Event) -> Value {
-    let fields: Vec<Value> = event.fields.iter().map(|field| field_json(event, field)).collect();
+fn event_to_json(event: &Event) -> Value {
+    let fields: Vec<Value> = event.fields.iter().map(|field| field_to_json(event, field)).collect();
     let mut json = json!({
         "name": event.full_name(),
         "lttng_name": event.lttng_name(),
@@ -248,7 +252,7 @@ fn event_json(event: &Event) -> Value {
     match &event.source {
         Source::RawTracepoint { arguments } => {
             json["source"] = "raw_tracepoint".into();
-            json["arguments"] = arguments.iter().map(argument_json).collect();
+            json["arguments"] = arguments.iter().map(argument_to_json).collect();
         }
         Source::Tracepoint => json["source"] = "tracepoint".into(),
         Source::Syscall { number, phase, is_compat } => {
@@ -261,16 +265,16 @@ fn event_json(event: &Event) -> Value {
     json
 }
 
-fn argument_json(argument: &Argument) -> Value {
+fn argument_to_json(argument: &Argument) -> Value {
     json!({ "name": argument.name, "type": argument.type_text })
 }
 
-fn field_json(event: &Event, field: &Field) -> Value {
+fn field_to_json(event: &Event, field: &Field) -> Value {
     let mut json = json!({
         "name": field.name,
         "lttng_name": field.lttng_name(event),
         "c_type": field.type_text,
-        "type": kind(field),
+        "type": format_type(field),
         "meaning": meaning_name(&field.meaning),
     });
     if field.size > 0 {
@@ -281,7 +285,7 @@ fn field_json(event: &Event, field: &Field) -> Value {
         json["argument"] = index.into();
     }
     if let Some(behind) = &field.pointee {
-        json["points_to"] = target(event, behind).into();
+        json["points_to"] = format_pointee(event, behind).into();
     }
     if let Meaning::Symbols(symbols) = &field.meaning {
         let pairs = |of: &[Symbol]| -> Vec<Value> {

@@ -21,9 +21,9 @@ use trackway_schema::{EventDescription, Field, FieldKind, LEVEL_NAMES};
 use trackway_window::Window;
 
 pub(crate) use self::args::Arguments;
-use crate::common::events::{events_in, scalar_name};
+use crate::common::events::{group_variants_by_name, scalar_name};
 use crate::common::format::Format;
-use crate::common::json::{quoted, reason_object};
+use crate::common::json::{quote_json_string, reason_to_json};
 
 /// Most files of one process that are looked into.
 const MODULES_MAX: usize = 1024;
@@ -38,7 +38,7 @@ struct Process {
 
 /// The things to list.
 #[derive(Default)]
-struct Found {
+struct Listing {
     processes: Vec<Process>,
     /// Variants of each event (same name, other fields), by full name.
     events: BTreeMap<String, Vec<EventDescription>>,
@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
 
 /// Lists what can be traced in processes.
 fn list_processes(format: Format, output: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let mut found = WindowHandle::inspect(find)?.unwrap_or_default();
+    let mut found = WindowHandle::inspect(scan_window)?.unwrap_or_default();
     found.other_versions = versions::other_versions();
     found.unlisted = diagnose(&Selection::all());
     found.unlisted.retain(Reason::excludes_processes);
@@ -81,40 +81,45 @@ fn list_processes(format: Format, output: &mut dyn Write) -> anyhow::Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-fn find(window: &Window) -> Found {
+fn scan_window(window: &Window) -> Listing {
     window.sweep_processes();
-    let events = events_in(window);
+    let events = group_variants_by_name(window);
     let mut points: HashMap<PathBuf, BTreeSet<String>> = HashMap::new();
     let mut found = Vec::new();
-    for pid in processes::in_window(window) {
-        let Some(files) = processes::mapped_files(pid) else { continue };
+    for pid in processes::live_pids_in_window(window) {
+        let Some(files) = processes::mapped_executables(pid) else { continue };
         let mut of_process = BTreeSet::new();
         for path in files.into_iter().take(MODULES_MAX) {
-            let of_file = points.entry(path).or_insert_with_key(|path| points_of(pid, path));
+            let of_file = points
+                .entry(path)
+                .or_insert_with_key(|path| read_instrumentation_points(pid, path));
             of_process.extend(of_file.iter().filter(|name| events.contains_key(*name)).cloned());
         }
-        found.push(Process { pid, name: processes::name_of(pid), events: of_process });
+        found.push(Process { pid, name: processes::command_name_of(pid), events: of_process });
     }
     let refused = window.header().events_refused.load(Ordering::Relaxed);
-    Found { processes: found, events, refused, ..Found::default() }
+    Listing { processes: found, events, refused, ..Listing::default() }
 }
 
 /// Through /proc, which reaches other mount namespaces.
-fn points_of(pid: u32, path: &Path) -> BTreeSet<String> {
+fn read_instrumentation_points(pid: u32, path: &Path) -> BTreeSet<String> {
     let root = PathBuf::from(format!("/proc/{pid}/root"));
     let inside = root.join(path.strip_prefix("/").unwrap_or(path));
-    elf::read(&inside).or_else(|| elf::read(path)).map(|module| module.points).unwrap_or_default()
+    elf::read_module(&inside)
+        .or_else(|| elf::read_module(path))
+        .map(|module| module.points)
+        .unwrap_or_default()
 }
 
-impl Found {
+impl Listing {
     /// Events that no live process has.
-    fn idle(&self) -> impl Iterator<Item = &String> {
+    fn idle_event_names(&self) -> impl Iterator<Item = &String> {
         self.events
             .keys()
             .filter(|name| !self.processes.iter().any(|process| process.events.contains(*name)))
     }
 
-    fn variants<'found>(
+    fn variants_of<'found>(
         &'found self,
         names: impl Iterator<Item = &'found String>,
     ) -> impl Iterator<Item = &'found EventDescription> {
@@ -128,7 +133,7 @@ fn push_events<'found>(
     events: impl Iterator<Item = &'found EventDescription>,
 ) {
     for event in events {
-        let fields: Vec<String> = event.fields.iter().map(field).collect();
+        let fields: Vec<String> = event.fields.iter().map(format_field).collect();
         let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
         let name = event.full_name();
         let name = Target::Output.paint(Style::Name, &name);
@@ -136,7 +141,7 @@ fn push_events<'found>(
     }
 }
 
-fn push_text(text: &mut String, found: &Found) {
+fn push_text(text: &mut String, found: &Listing) {
     if !found.processes.is_empty() {
         text.push_str("running processes: trackway session create --pid PID records one of them\n");
     }
@@ -144,9 +149,9 @@ fn push_text(text: &mut String, found: &Found) {
         let name = Target::Output.one_line(&process.name);
         let name = Target::Output.paint(Style::Name, &name);
         text.push_str(&format!("  {} {name}\n", process.pid));
-        push_events(text, "    ", found.variants(process.events.iter()));
+        push_events(text, "    ", found.variants_of(process.events.iter()));
     }
-    let mut idle = found.variants(found.idle()).peekable();
+    let mut idle = found.variants_of(found.idle_event_names()).peekable();
     if idle.peek().is_some() {
         text.push_str(
             "known events: trackway record --event 'PROVIDER:NAME' -- COMMAND records them\n",
@@ -163,9 +168,9 @@ fn push_text(text: &mut String, found: &Found) {
         let pids: Vec<String> = pids.iter().map(u32::to_string).collect();
         text.push_str(&format!(
             "with a libtrackway.so {} than this trackway: {}\n    {}\n",
-            versions::age(*version),
+            versions::describe_age(*version),
             pids.join(", "),
-            versions::advice(*version)
+            versions::remedy_for_version(*version)
         ));
     }
     for reason in &found.unlisted {
@@ -177,7 +182,7 @@ fn push_text(text: &mut String, found: &Found) {
     }
 }
 
-fn field(field: &Field) -> String {
+fn format_field(field: &Field) -> String {
     let kind = match &field.kind {
         FieldKind::Scalar(scalar) => scalar_name(*scalar).to_owned(),
         FieldKind::Str => "str".into(),
@@ -190,17 +195,17 @@ fn field(field: &Field) -> String {
     format!("{kind} {}", field.name)
 }
 
-fn push_json(text: &mut String, found: &Found) {
+fn push_json(text: &mut String, found: &Listing) {
     let events = |events: &mut dyn Iterator<Item = &EventDescription>| -> String {
         let all: Vec<String> = events
             .map(|event| {
                 let fields: Vec<String> =
-                    event.fields.iter().map(|one| quoted(&field(one))).collect();
+                    event.fields.iter().map(|one| quote_json_string(&format_field(one))).collect();
                 let level = LEVEL_NAMES.get(usize::from(event.level)).unwrap_or(&"");
                 format!(
                     "{{\"name\":{},\"level\":{},\"fields\":[{}]}}",
-                    quoted(&event.full_name()),
-                    quoted(level),
+                    quote_json_string(&event.full_name()),
+                    quote_json_string(level),
                     fields.join(",")
                 )
             })
@@ -214,8 +219,8 @@ fn push_json(text: &mut String, found: &Found) {
             format!(
                 "{{\"pid\":{},\"name\":{},\"events\":{}}}",
                 process.pid,
-                quoted(&process.name),
-                events(&mut found.variants(process.events.iter()))
+                quote_json_string(&process.name),
+                events(&mut found.variants_of(process.events.iter()))
             )
         })
         .collect();
@@ -225,12 +230,12 @@ fn push_json(text: &mut String, found: &Found) {
         .map(|(version, pids)| format!("{{\"version\":{version},\"processes\":{pids:?}}}"))
         .collect();
     let unlisted: Vec<String> =
-        found.unlisted.iter().map(|reason| reason_object(reason).to_string()).collect();
+        found.unlisted.iter().map(|reason| reason_to_json(reason).to_string()).collect();
     text.push_str(&format!(
         "{{\"processes\":[{}],\"other_events\":{},\"events_refused\":{},\
          \"other_versions\":[{}],\"unlisted\":[{}]}}\n",
         processes.join(","),
-        events(&mut found.variants(found.idle())),
+        events(&mut found.variants_of(found.idle_event_names())),
         found.refused,
         other_versions.join(","),
         unlisted.join(",")
@@ -252,7 +257,7 @@ mod tests {
             fields: vec![Field { name: "n".into(), kind: FieldKind::Scalar(Scalar::U32) }],
         };
         let name = event.full_name();
-        let found = Found {
+        let found = Listing {
             processes: vec![Process {
                 pid: 7,
                 name: "a\nb".into(),

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::format::EventFormat;
-use crate::common::jobs::jobs;
+use crate::common::jobs::parse_thread_count;
 use crate::common::selection::SelectionArguments;
 use crate::help::{EVENTS, FORM, MOST_USED, WHERE};
 
@@ -120,7 +120,7 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "FILE", help_heading = WHERE)]
     pub(crate) output: Option<PathBuf>,
     /// Threads to read with [default: one for each processor]
-    #[arg(short, long, value_name = "N", value_parser = jobs, help_heading = FORM,
+    #[arg(short, long, value_name = "N", value_parser = parse_thread_count, help_heading = FORM,
         hide_short_help = true)]
     pub(crate) jobs: Option<NonZero<usize>>,
 }

@@ -7,16 +7,17 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use trackway_ctf::read::Trace;
 use trackway_reader::{
-    FollowedRange, Following, Input, OpenError, Settings, TraceFile, follow, open,
+    FollowSettings, FollowedRange, Input, OpenError, Settings, TraceFile, follow_traces,
+    open_traces,
 };
 use trackway_render::EventOutput;
 
 use trackway_sys::wait::is_without_reader;
 
-use super::format::{self, Form};
-use super::live::{Targets, find};
+use super::format::{self, OutputForm};
+use super::live::{Targets, find_session};
 use super::{PrintRequest, report_unfinished};
-use crate::common::jobs::threads;
+use crate::common::jobs::limit_thread_count;
 use crate::time_range;
 
 /// Prints the events of traces and those that come; whether nothing is damaged or missing.
@@ -25,8 +26,8 @@ use crate::time_range;
 ///
 /// As [`super::run`]; but a folder that has no trace yet is waited for.
 pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
-    let targets = Targets::find(&request.arguments.traces, find)?;
-    let mut there = open_present(&targets.folders)?;
+    let targets = Targets::resolve(&request.arguments.traces, find_session)?;
+    let mut there = open_existing_traces(&targets.folders)?;
     for input in &mut there {
         let moved = request.shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
@@ -34,10 +35,10 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
     request.check_filters(&there, messages)?;
     drop(there);
     // What is wrong with it is said before anything is waited for.
-    let needs_first = time_range::needs_first(&request.arguments.selection)?;
-    let mut output = request.output()?;
-    let pretty = request.coloured(&output);
-    let growing = Growing {
+    let needs_first = time_range::needs_first_event(&request.arguments.selection)?;
+    let mut output = request.open_output()?;
+    let pretty = request.pretty_with_colours(&output);
+    let growing = GrowingTraces {
         request,
         folders: &targets.folders,
         needs_first,
@@ -46,14 +47,18 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
     };
     // Of growing traces it is not known what kinds of events will come, so there are no columns.
     let is_symbolic = request.arguments.symbolic;
-    let form =
-        Form { format: request.arguments.format, columns: None, has_traces: true, is_symbolic };
-    format::write(form, pretty, growing, &mut output)
+    let form = OutputForm {
+        format: request.arguments.format,
+        columns: None,
+        has_traces: true,
+        is_symbolic,
+    };
+    format::write_events(form, pretty, growing, &mut output)
 }
 
 /// The traces that are in `folders`. Damage is reported while they are followed.
-fn open_present(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
-    match open(folders, &mut io::sink()) {
+fn open_existing_traces(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError> {
+    match open_traces(folders, &mut io::sink()) {
         Ok(found) => Ok(found.inputs),
         Err(OpenError::NoTrace(_)) => Ok(Vec::new()),
         Err(error) => Err(error),
@@ -61,7 +66,7 @@ fn open_present(folders: &[PathBuf]) -> Result<Vec<Input<TraceFile>>, OpenError>
 }
 
 /// Everything that following needs except the format.
-struct Growing<'a> {
+struct GrowingTraces<'a> {
     request: &'a PrintRequest<'a>,
     folders: &'a [PathBuf],
     /// True if the range of time depends on the first event's day.
@@ -71,7 +76,7 @@ struct Growing<'a> {
     messages: &'a mut dyn Write,
 }
 
-impl format::EventSource for Growing<'_> {
+impl format::EventSource for GrowingTraces<'_> {
     fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
         let Self { request, folders, needs_first, fd, messages } = self;
         let arguments = request.arguments;
@@ -79,10 +84,10 @@ impl format::EventSource for Growing<'_> {
             // Those that are there were checked; one that comes later may keep its clocks.
             let _ = request.shift(trace);
         };
-        let following = Following {
+        let following = FollowSettings {
             paths: folders,
             prepare: &prepare,
-            now: &|| now(arguments.clock_offset, arguments.clock_offset_ns),
+            now: &|| now_with_offset(arguments.clock_offset, arguments.clock_offset_ns),
             events: &|name| request.patterns.select(name),
             filters: request.filters.as_ref(),
             is_read: &|| match is_without_reader(fd) {
@@ -90,23 +95,23 @@ impl format::EventSource for Growing<'_> {
                 // If it cannot be known, writing fails.
                 Ok(false) | Err(_) => Ok(()),
             },
-            settings: Settings { jobs: threads(arguments.jobs), ..Settings::default() },
+            settings: Settings { jobs: limit_thread_count(arguments.jobs), ..Settings::default() },
         };
         let of_first = |first: Option<i64>| {
-            time_range::of(&arguments.selection, arguments.clock_gmt, || first)
+            time_range::resolve_range(&arguments.selection, arguments.clock_gmt, || first)
         };
         let range = match needs_first {
             true => FollowedRange::OfFirst(&of_first),
             false => FollowedRange::Known(of_first(None)?),
         };
-        let followed = follow(&following, range, output, messages)?;
+        let followed = follow_traces(&following, range, output, messages)?;
         report_unfinished(&followed.unfinished, messages)?;
         Ok(followed.is_whole && followed.unfinished.is_empty())
     }
 }
 
 /// The time now in nanoseconds since 1970, moved by so much.
-fn now(seconds: i64, ns: i64) -> i64 {
+fn now_with_offset(seconds: i64, ns: i64) -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now = i64::try_from(since.as_nanos()).unwrap_or(i64::MAX);
     now.saturating_add(seconds.saturating_mul(1_000_000_000)).saturating_add(ns)

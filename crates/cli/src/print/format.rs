@@ -14,7 +14,7 @@ use trackway_render::{
     push_details, push_details_json,
 };
 
-use super::{Clock, stats};
+use super::{Calendar, stats};
 
 /// Form of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -86,20 +86,20 @@ impl EventFormat {
     /// # Errors
     ///
     /// If the format has no statistics, which the command line refuses.
-    pub(super) fn stats(
+    pub(super) fn format_statistics(
         self,
         all: &Statistics,
-        sources: &[stats::Source],
-        calendar: Clock,
+        sources: &[stats::TraceSource],
+        calendar: Calendar,
         output: &Stream<File>,
     ) -> anyhow::Result<String> {
         Ok(match self {
             Self::Text => {
                 let (name, loss) = (output.marks(Style::Name), output.marks(Style::Loss));
-                stats::text(all, calendar, sources, &stats::Colours { name, loss })
+                stats::format_text(all, calendar, sources, &stats::Colours { name, loss })
             }
-            Self::Json => stats::json(all, sources),
-            Self::Csv => stats::csv(all, output.is_escaped()),
+            Self::Json => stats::format_json(all, sources),
+            Self::Csv => stats::format_csv(all, output.is_escaped()),
             Self::None => {
                 self.capabilities().stats.map_err(anyhow::Error::msg)?;
                 String::new()
@@ -127,7 +127,7 @@ pub(super) trait EventSource {
 }
 
 /// In which form events are written.
-pub(super) struct Form {
+pub(super) struct OutputForm {
     pub(super) format: EventFormat,
     /// The columns of comma-separated values, if all events have the same.
     pub(super) columns: Option<Vec<String>>,
@@ -138,13 +138,13 @@ pub(super) struct Form {
 }
 
 /// Writes events in this form to `writer`.
-pub(super) fn write(
-    form: Form,
-    pretty: Pretty<Clock>,
+pub(super) fn write_events(
+    form: OutputForm,
+    pretty: Pretty<Calendar>,
     events: impl EventSource,
     writer: &mut Stream<File>,
 ) -> anyhow::Result<bool> {
-    let Form { format, columns, has_traces, is_symbolic } = form;
+    let OutputForm { format, columns, has_traces, is_symbolic } = form;
     let is_escaped = writer.is_escaped();
     match format {
         EventFormat::Text if is_symbolic => {

@@ -11,7 +11,7 @@ use crate::session_traces;
 
 /// A session that is followed. Its recorder writes what there is fifty times a second, and says in
 /// the traces how far that is, until this is dropped.
-pub(super) struct Live {
+pub(super) struct FollowedSession {
     /// The folders of its traces.
     pub(super) folders: Vec<PathBuf>,
     /// Connection that shows the recorder that a reader follows, as long as it is open.
@@ -20,20 +20,20 @@ pub(super) struct Live {
 
 /// A target as the user named it.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Named<'a> {
+pub(super) enum NamedTarget<'a> {
     /// Something that is there: a session may record into it.
     Folder(&'a Path),
     /// A name that is no path, and may be the name of a session.
     Name(&'a str),
 }
 
-impl<'a> Named<'a> {
+impl<'a> NamedTarget<'a> {
     /// Classifies `path`; returns `None` if it neither exists nor can be a name.
     fn of(path: &'a Path) -> Option<Self> {
         if path.exists() {
             return Some(Self::Folder(path));
         }
-        session_traces::name_of(path).map(Self::Name)
+        session_traces::session_name_from_path(path).map(Self::Name)
     }
 }
 
@@ -43,27 +43,29 @@ impl<'a> Named<'a> {
 /// # Errors
 ///
 /// If there is one of that name, and its recorder does not answer.
-pub(super) fn find(named: Named<'_>) -> anyhow::Result<Option<Live>> {
+pub(super) fn find_session(named: NamedTarget<'_>) -> anyhow::Result<Option<FollowedSession>> {
     match named {
-        Named::Name(name) => match Session::connect(&RunFolder::of(name), name) {
-            Ok(session) => follow(session).map(Some),
+        NamedTarget::Name(name) => match Session::connect(&RunFolder::of(name), name) {
+            Ok(session) => follow_session(session).map(Some),
             Err(RecordError::NoSession(_)) => Ok(None),
             Err(error) => Err(error.into()),
         },
         // Without it the trace is followed all the same, a second later.
-        Named::Folder(path) => Ok(records_into(path).and_then(|session| follow(session).ok())),
+        NamedTarget::Folder(path) => {
+            Ok(find_recording_session(path).and_then(|session| follow_session(session).ok()))
+        }
     }
 }
 
-fn follow(mut session: Session) -> anyhow::Result<Live> {
+fn follow_session(mut session: Session) -> anyhow::Result<FollowedSession> {
     let Answer::Following { folders } = session.request(Request::Follow)? else {
         anyhow::bail!("the recorder did not say where its trace is");
     };
-    Ok(Live { folders, _connection: Some(session) })
+    Ok(FollowedSession { folders, _connection: Some(session) })
 }
 
 /// The session that records into this folder.
-fn records_into(path: &Path) -> Option<Session> {
+fn find_recording_session(path: &Path) -> Option<Session> {
     let path = path.canonicalize().ok()?;
     let folder = RunFolder::new();
     folder.names().ok()?.into_iter().find_map(|name| {
@@ -78,7 +80,7 @@ pub(super) struct Targets {
     /// Folders of traces.
     pub(super) folders: Vec<PathBuf>,
     /// Sessions that are followed until this is dropped.
-    _sessions: Vec<Live>,
+    _sessions: Vec<FollowedSession>,
 }
 
 impl Targets {
@@ -88,13 +90,13 @@ impl Targets {
     ///
     /// Those of `find`. A path that is neither a folder nor a session stays: opening it reports the
     /// error.
-    pub(super) fn find(
+    pub(super) fn resolve(
         named: &[PathBuf],
-        find: impl Fn(Named<'_>) -> anyhow::Result<Option<Live>>,
+        find: impl Fn(NamedTarget<'_>) -> anyhow::Result<Option<FollowedSession>>,
     ) -> anyhow::Result<Self> {
         let (mut folders, mut sessions) = (Vec::new(), Vec::new());
         for path in named {
-            match Named::of(path).map(&find).transpose()?.flatten() {
+            match NamedTarget::of(path).map(&find).transpose()?.flatten() {
                 Some(live) => {
                     folders.extend_from_slice(&live.folders);
                     sessions.push(live);
@@ -113,19 +115,19 @@ mod tests {
     #[test]
     fn sessions_are_found_by_names_that_are_no_paths() {
         let asked = std::cell::RefCell::new(Vec::new());
-        let find = |named: Named<'_>| {
-            let Named::Name(name) = named else { return Ok(None) };
+        let find = |named: NamedTarget<'_>| {
+            let NamedTarget::Name(name) = named else { return Ok(None) };
             asked.borrow_mut().push(name.to_owned());
             let folders = vec!["/x/ust".into(), "/x/kernel".into()];
             anyhow::ensure!(name != "dead", "its recorder does not answer");
-            Ok((name == "known").then_some(Live { folders, _connection: None }))
+            Ok((name == "known").then_some(FollowedSession { folders, _connection: None }))
         };
         let named = ["src", "known", "not/there", "unknown", ""].map(PathBuf::from);
-        let targets = Targets::find(&named, find).expect("it answers");
+        let targets = Targets::resolve(&named, find).expect("it answers");
         let expected = ["src", "/x/ust", "/x/kernel", "not/there", "unknown", ""];
         assert_eq!(targets.folders, expected.map(PathBuf::from));
         // The package's folder `src` is there.
         assert_eq!(*asked.borrow(), ["known", "unknown"]);
-        assert!(Targets::find(&["dead".into()], find).is_err());
+        assert!(Targets::resolve(&["dead".into()], find).is_err());
     }
 }

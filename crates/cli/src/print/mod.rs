@@ -20,12 +20,12 @@ use anyhow::Context as _;
 use trackway_console::{Stream, Style, Target, stdout_file};
 use trackway_ctf::read::Trace;
 use trackway_reader::{Filters, Input};
-use trackway_render::{DateTime, Fields, Names, Pretty, PrettyOptions, utc};
+use trackway_render::{DateTime, Pretty, PrettyOptions, ShownFields, ShownNames, utc_date_time};
 
 pub(crate) use self::args::Arguments;
-use crate::filter::object::{bytes_of, split_pattern_of};
+use crate::filter::object::{read_object_bytes, split_object_pattern};
 use crate::patterns::{self, Patterns};
-use crate::{NEGATIVE, local_time, output_guard, progress, session_traces};
+use crate::{EXIT_NEGATIVE, local_time, output_guard, progress, session_traces};
 
 /// Prints traces, and to standard error what tracers lost and what is damaged. The exit status is
 /// negative if damage was reported, or a trace that was followed has no end.
@@ -35,20 +35,20 @@ use crate::{NEGATIVE, local_time, output_guard, progress, session_traces};
 /// If a folder has no trace, or cannot be read; if the output cannot be written.
 pub(crate) fn run(mut arguments: Arguments) -> anyhow::Result<ExitCode> {
     if !arguments.follow {
-        session_traces::find(&mut arguments.traces);
+        session_traces::resolve_session_names(&mut arguments.traces);
     }
-    let printed = print(&arguments, &mut progress::Messages);
-    progress::clear();
-    Ok(if printed? { ExitCode::SUCCESS } else { ExitCode::from(NEGATIVE) })
+    let printed = print_traces(&arguments, &mut progress::Messages);
+    progress::clear_line();
+    Ok(if printed? { ExitCode::SUCCESS } else { ExitCode::from(EXIT_NEGATIVE) })
 }
 
 /// Prints traces; returns true if everything was read.
-fn print(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
+fn print_traces(arguments: &Arguments, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let request = PrintRequest {
         arguments,
-        options: options(arguments)?,
+        options: parse_pretty_options(arguments)?,
         patterns: Patterns::new(&arguments.selection.event)?,
-        filters: filters(arguments)?,
+        filters: parse_filters(arguments)?,
     };
     if arguments.follow { follow::run(&request, messages) } else { whole::run(&request, messages) }
 }
@@ -62,21 +62,21 @@ struct PrintRequest<'a> {
 }
 
 /// Gives the date and time at a time in seconds since 1970.
-type Clock = fn(i64) -> Option<DateTime>;
+type Calendar = fn(i64) -> Option<DateTime>;
 
 impl PrintRequest<'_> {
     /// The calendar of the requested time zone.
-    fn calendar(&self) -> Clock {
-        if self.arguments.clock_gmt { utc } else { local_time::local }
+    fn calendar(&self) -> Calendar {
+        if self.arguments.clock_gmt { utc_date_time } else { local_time::to_local_date_time }
     }
 
     /// Events as babeltrace2 writes them.
-    fn pretty(&self) -> Pretty<Clock> {
+    fn pretty(&self) -> Pretty<Calendar> {
         Pretty::new(self.options, self.calendar())
     }
 
     /// The same with colours, where `output` and standard error have them.
-    fn coloured(&self, output: &Stream<File>) -> Pretty<Clock> {
+    fn pretty_with_colours(&self, output: &Stream<File>) -> Pretty<Calendar> {
         self.pretty().with_marks(output.marks(Style::Name), Target::Errors.marks(Style::Loss))
     }
 
@@ -100,8 +100,8 @@ impl PrintRequest<'_> {
         let Some(filters) = &self.filters else { return Ok(()) };
         let traces = inputs.iter().map(|input| &input.trace);
         let follows = self.arguments.follow;
-        for nothing in filters.about_nothing(traces.clone()) {
-            let why = patterns::about_nothing(&nothing, inputs);
+        for nothing in filters.unmatched_filters(traces.clone()) {
+            let why = patterns::no_match_message(&nothing, inputs);
             anyhow::ensure!(follows, "{why}\nhint: trackway print --stats shows what there is");
             writeln!(messages, "trackway: {why}, and it keeps nothing out so far")?;
         }
@@ -112,7 +112,7 @@ impl PrintRequest<'_> {
     }
 
     /// Opens the output.
-    fn output(&self) -> anyhow::Result<Stream<File>> {
+    fn open_output(&self) -> anyhow::Result<Stream<File>> {
         match &self.arguments.output {
             Some(path) => {
                 output_guard::refuse_file(path)?;
@@ -150,14 +150,14 @@ fn report_unfinished(folders: &[PathBuf], messages: &mut dyn Write) -> io::Resul
 }
 
 /// Returns the filters on events, if any were requested.
-fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
+fn parse_filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
     let texts = arguments.filter.iter().map(String::as_str);
-    let mut filters = Filters::new(texts, patterns::matches)
+    let mut filters = Filters::new(texts, patterns::matches_event_name)
         .map_err(|error| anyhow::anyhow!("--filter:\n{error}"))?;
     for object in &arguments.filter_object {
-        let (pattern, path) = split_pattern_of(object);
+        let (pattern, path) = split_object_pattern(object);
         // For as long as the command runs: what was verified speaks of these bytes.
-        let bytes = bytes_of(path)?.leak();
+        let bytes = read_object_bytes(path)?.leak();
         let told = || format!("--filter-object {}", path.display());
         filters.add_object(pattern, bytes).with_context(told)?;
     }
@@ -165,9 +165,10 @@ fn filters(arguments: &Arguments) -> anyhow::Result<Option<Filters>> {
 }
 
 /// Returns the options of babeltrace2 that were requested.
-fn options(arguments: &Arguments) -> anyhow::Result<PrettyOptions> {
-    let names = arguments.names.as_deref().map(Names::of_list).transpose().context("--names")?;
-    let fields = arguments.fields.as_deref().map(Fields::of_list).transpose();
+fn parse_pretty_options(arguments: &Arguments) -> anyhow::Result<PrettyOptions> {
+    let names =
+        arguments.names.as_deref().map(ShownNames::of_list).transpose().context("--names")?;
+    let fields = arguments.fields.as_deref().map(ShownFields::of_list).transpose();
     Ok(PrettyOptions {
         names: names.unwrap_or_default(),
         fields: fields.context("--fields")?.unwrap_or_default(),

@@ -5,17 +5,17 @@ use std::path::PathBuf;
 
 use trackway_ctf::read::{ClockClass, EnvironmentValue, Trace};
 use trackway_reader::{Input, Statistics, StreamCount};
-use trackway_render::{DateTime, Marks, grouped, printable, seconds};
+use trackway_render::{DateTime, Marks, format_grouped, format_seconds, to_printable};
 
-use crate::common::counted::counted;
-use crate::common::json::quoted;
+use crate::common::counted::format_count;
+use crate::common::json::quote_json_string;
 
 const NS_IN_SECOND: i64 = 1_000_000_000;
 const NS_PER_SECOND: f64 = 1e9;
 
 /// The origin of a folder's trace.
 #[derive(Default)]
-pub(super) struct Source {
+pub(super) struct TraceSource {
     folder: String,
     hostname: Option<String>,
     /// Kind of the trace's events: `ust`, `kernel`.
@@ -33,14 +33,14 @@ struct SourceClock {
 }
 
 /// Returns the origins of the traces in `inputs`, each found in one of `folders`.
-pub(super) fn sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<Source> {
+pub(super) fn collect_sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<TraceSource> {
     let source = |(input, folder): (&Input<B>, &PathBuf)| {
         let text = |name| input.trace.environment_text(name).map(str::to_owned);
-        Source {
+        TraceSource {
             folder: folder.display().to_string(),
             hostname: text("hostname"),
             domain: text("domain"),
-            tracer: text("tracer_name").map(|name| name + &version(&input.trace)),
+            tracer: text("tracer_name").map(|name| name + &format_tracer_version(&input.trace)),
             clocks: input.trace.clocks().iter().map(SourceClock::new).collect(),
         }
     };
@@ -48,7 +48,7 @@ pub(super) fn sources<B>(inputs: &[Input<B>], folders: &[PathBuf]) -> Vec<Source
 }
 
 /// The tracer's version behind a space, as far as the trace says it.
-fn version(trace: &Trace) -> String {
+fn format_tracer_version(trace: &Trace) -> String {
     let number = |name| match trace.environment(name) {
         Some(EnvironmentValue::Number(number)) => Some(number.to_string()),
         _ => None,
@@ -74,36 +74,42 @@ pub(super) struct Colours {
 
 /// Returns the statistics as tables; `calendar` gives the date and time at a time in seconds since
 /// 1970.
-pub(super) fn text(
+pub(super) fn format_text(
     all: &Statistics,
     calendar: impl Fn(i64) -> Option<DateTime>,
-    sources: &[Source],
+    sources: &[TraceSource],
     colours: &Colours,
 ) -> String {
-    let mut text = head(all, |ns| date_and_time(ns, &calendar), sources.len(), &colours.loss);
+    let mut text =
+        format_summary(all, |ns| date_and_time(ns, &calendar), sources.len(), &colours.loss);
     text.push('\n');
     if !sources.is_empty() {
-        text += &source_table(sources, &colours.name);
+        text += &format_sources(sources, &colours.name);
         text.push('\n');
     }
-    text += &events(all, &colours.name);
+    text += &format_events(all, &colours.name);
     text.push('\n');
-    text += &streams(all, &colours.name);
+    text += &format_streams(all, &colours.name);
     text
 }
 
-fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize, loss: &Marks) -> String {
-    let bytes = sum(all, |stream| stream.bytes);
+fn format_summary(
+    all: &Statistics,
+    time: impl Fn(i64) -> String,
+    folders: usize,
+    loss: &Marks,
+) -> String {
+    let bytes = sum_over_streams(all, |stream| stream.bytes);
     let pieces = match folders > all.traces {
-        true => format!(" in {}", counted(folders as u64, "folder")),
+        true => format!(" in {}", format_count(folders as u64, "folder")),
         false => String::new(),
     };
     let mut text = format!(
         "{}{pieces}, {}, {}; {}",
-        counted(all.traces as u64, "trace"),
-        counted(all.streams.len() as u64, "stream"),
-        size(bytes),
-        counted(all.count(), "event"),
+        format_count(all.traces as u64, "trace"),
+        format_count(all.streams.len() as u64, "stream"),
+        format_size(bytes),
+        format_count(all.count(), "event"),
     );
     // Writing into a string cannot fail; so below.
     if let (Some(first), Some(last)) = (all.first, all.last) {
@@ -111,14 +117,14 @@ fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize, loss: &M
         let _ = write!(text, " in {seconds:.9} s\nfrom {} to {}", time(first), time(last));
     }
     text.push('\n');
-    let events = sum(all, |stream| stream.lost_events);
-    let packets = sum(all, |stream| stream.lost_packets);
+    let events = sum_over_streams(all, |stream| stream.lost_events);
+    let packets = sum_over_streams(all, |stream| stream.lost_packets);
     let (before, behind) = if (events, packets) == (0, 0) { &Marks::default() } else { loss };
-    let (events, packets) = (counted(events, "event"), counted(packets, "packet"));
+    let (events, packets) = (format_count(events, "event"), format_count(packets, "packet"));
     let _ = write!(text, "{before}lost: {events}, {packets}{behind}");
     let uncertain = all.streams.iter().filter(|stream| stream.is_loss_uncertain).count();
     if uncertain > 0 {
-        let streams = counted(uncertain as u64, "stream");
+        let streams = format_count(uncertain as u64, "stream");
         let _ = write!(text, "; {streams} may have lost more before the first packet");
     }
     text.push('\n');
@@ -126,18 +132,19 @@ fn head(all: &Statistics, time: impl Fn(i64) -> String, folders: usize, loss: &M
 }
 
 /// A row for each trace, and for each more clock that it has.
-fn source_table(sources: &[Source], name: &Marks) -> String {
+fn format_sources(sources: &[TraceSource], name: &Marks) -> String {
     let head = ["trace", "host", "domain", "tracer", "clock", "Hz", "its zero"];
     let mut rows = vec![head.map(str::to_owned)];
-    let cell = |text: &Option<String>| text.clone().unwrap_or_else(none);
-    for Source { folder, hostname, domain, tracer, clocks } in sources {
+    let cell = |text: &Option<String>| text.clone().unwrap_or_else(empty_cell);
+    for TraceSource { folder, hostname, domain, tracer, clocks } in sources {
         let clock = |clock: &SourceClock| {
-            let zero = clock.zero_ns.map_or_else(none, |zero| format!("{} s", seconds(zero)));
-            [clock.name.clone(), grouped(clock.frequency), zero]
+            let zero =
+                clock.zero_ns.map_or_else(empty_cell, |zero| format!("{} s", format_seconds(zero)));
+            [clock.name.clone(), format_grouped(clock.frequency), zero]
         };
         let mut clocks: Vec<[String; 3]> = clocks.iter().map(clock).collect();
         if clocks.is_empty() {
-            clocks.push([(); 3].map(|()| none()));
+            clocks.push([(); 3].map(|()| empty_cell()));
         }
         for (index, [clock, frequency, zero]) in clocks.into_iter().enumerate() {
             let of_trace = [folder.clone(), cell(hostname), cell(domain), cell(tracer)];
@@ -146,15 +153,15 @@ fn source_table(sources: &[Source], name: &Marks) -> String {
             rows.push([folder, host, domain, tracer, clock, frequency, zero]);
         }
     }
-    table(&rows, 5, name)
+    format_table(&rows, 5, name)
 }
 
 /// Returns the text of an empty cell.
-fn none() -> String {
+fn empty_cell() -> String {
     "·".to_owned()
 }
 
-fn events(all: &Statistics, name: &Marks) -> String {
+fn format_events(all: &Statistics, name: &Marks) -> String {
     let head = ["event", "count", "share", "bytes", "mean", "a second"];
     let mut rows = vec![head.map(str::to_owned)];
     for event in &all.events {
@@ -163,44 +170,49 @@ fn events(all: &Statistics, name: &Marks) -> String {
     if all.events.len() > 1 {
         rows.push(event_row(all, "all", all.count(), all.bits()));
     }
-    table(&rows, 1, name)
+    format_table(&rows, 1, name)
 }
 
 fn event_row(all: &Statistics, name: &str, count: u64, bits: u64) -> [String; 6] {
     [
         name.to_owned(),
-        grouped(count),
-        format!("{:.1} %", 100.0 * share(all, count)),
-        size(bits / 8),
+        format_grouped(count),
+        format!("{:.1} %", 100.0 * share_of_events(all, count)),
+        format_size(bits / 8),
         format!("{:.1}", mean_bytes(count, bits)),
-        rate(all, count).map_or_else(none, |rate| grouped(rate.round() as u64)),
+        events_per_second(all, count)
+            .map_or_else(empty_cell, |rate| format_grouped(rate.round() as u64)),
     ]
 }
 
-fn streams(all: &Statistics, name: &Marks) -> String {
+fn format_streams(all: &Statistics, name: &Marks) -> String {
     let head = ["stream", "CPU", "packets", "size", "events", "lost", "lost packets"];
     let mut rows = vec![head.map(str::to_owned)];
     for stream in &all.streams {
         let mark = if stream.is_loss_uncertain { "≥ " } else { "" };
         rows.push([
             stream.name.clone(),
-            stream.cpu.map_or_else(none, |cpu| cpu.to_string()),
-            grouped(stream.packets),
-            size(stream.bytes),
-            grouped(stream.events),
-            format!("{mark}{}", grouped(stream.lost_events)),
-            grouped(stream.lost_packets),
+            stream.cpu.map_or_else(empty_cell, |cpu| cpu.to_string()),
+            format_grouped(stream.packets),
+            format_size(stream.bytes),
+            format_grouped(stream.events),
+            format!("{mark}{}", format_grouped(stream.lost_events)),
+            format_grouped(stream.lost_packets),
         ]);
     }
-    table(&rows, 1, name)
+    format_table(&rows, 1, name)
 }
 
 /// Columns aligned, the first `left` to the left, the others to the right. What is in a trace may
 /// have line ends in it, which would break a table. `name` stands around what is in the first one,
 /// but for its head.
-fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]], left: usize, name: &Marks) -> String {
+fn format_table<const COLUMNS: usize>(
+    rows: &[[String; COLUMNS]],
+    left: usize,
+    name: &Marks,
+) -> String {
     let rows: Vec<[String; COLUMNS]> =
-        rows.iter().map(|row| row.each_ref().map(|cell| printable(cell))).collect();
+        rows.iter().map(|row| row.each_ref().map(|cell| to_printable(cell))).collect();
     let mut widths = [0; COLUMNS];
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -234,12 +246,12 @@ fn date_and_time(ns: i64, calendar: impl Fn(i64) -> Option<DateTime>) -> String 
 }
 
 /// A figure of all streams: what packets say of themselves may be anything.
-fn sum(all: &Statistics, figure: fn(&StreamCount) -> u64) -> u64 {
+fn sum_over_streams(all: &Statistics, figure: fn(&StreamCount) -> u64) -> u64 {
     all.streams.iter().map(figure).fold(0, u64::saturating_add)
 }
 
 /// `12.3 KiB`
-fn size(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} B"),
         1024..1_048_576 => format!("{:.1} KiB", bytes as f64 / 1024.0),
@@ -248,7 +260,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-fn share(all: &Statistics, count: u64) -> f64 {
+fn share_of_events(all: &Statistics, count: u64) -> f64 {
     count as f64 / all.count().max(1) as f64
 }
 
@@ -257,29 +269,29 @@ fn mean_bytes(count: u64, bits: u64) -> f64 {
 }
 
 /// Events a second, from the first event to the last; `None` if no time went by.
-fn rate(all: &Statistics, count: u64) -> Option<f64> {
+fn events_per_second(all: &Statistics, count: u64) -> Option<f64> {
     let duration_ns = all.duration_ns();
     (duration_ns > 0).then(|| count as f64 / (duration_ns as f64 / NS_PER_SECOND))
 }
 
 /// A source as a JSON object.
-fn json_source(source: &Source) -> String {
-    let text = |text: &Option<String>| text.as_deref().map_or("null".to_owned(), quoted);
+fn source_to_json(source: &TraceSource) -> String {
+    let text = |text: &Option<String>| text.as_deref().map_or("null".to_owned(), quote_json_string);
     let clocks: Vec<String> = source
         .clocks
         .iter()
         .map(|clock| {
             format!(
                 "{{\"name\":{},\"frequency\":{},\"zero_ns\":{}}}",
-                quoted(&clock.name),
+                quote_json_string(&clock.name),
                 clock.frequency,
-                json_number(clock.zero_ns),
+                number_to_json(clock.zero_ns),
             )
         })
         .collect();
     format!(
         "{{\"path\":{},\"hostname\":{},\"domain\":{},\"tracer\":{},\"clocks\":[{}]}}",
-        quoted(&source.folder),
+        quote_json_string(&source.folder),
         text(&source.hostname),
         text(&source.domain),
         text(&source.tracer),
@@ -287,12 +299,12 @@ fn json_source(source: &Source) -> String {
     )
 }
 
-fn json_number(number: Option<i64>) -> String {
+fn number_to_json(number: Option<i64>) -> String {
     number.map_or("null".to_owned(), |it| it.to_string())
 }
 
 /// Returns the statistics as a JSON object, on one line.
-pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
+pub(super) fn format_json(all: &Statistics, sources: &[TraceSource]) -> String {
     let events: Vec<String> = all
         .events
         .iter()
@@ -300,12 +312,13 @@ pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
             format!(
                 "{{\"name\":{},\"count\":{},\"share\":{:?},\"bytes\":{:?},\"mean_bytes\":{:?},\
                  \"rate_per_s\":{}}}",
-                quoted(&event.name),
+                quote_json_string(&event.name),
                 event.count,
-                share(all, event.count),
+                share_of_events(all, event.count),
                 event.bits as f64 / 8.0,
                 mean_bytes(event.count, event.bits),
-                rate(all, event.count).map_or("null".to_owned(), |rate| format!("{rate:?}")),
+                events_per_second(all, event.count)
+                    .map_or("null".to_owned(), |rate| format!("{rate:?}")),
             )
         })
         .collect();
@@ -317,7 +330,7 @@ pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
                 "{{\"name\":{},\"cpu\":{},\"packets\":{},\"bytes\":{},\"events\":{},\
                  \"lost_events\":{},\"lost_packets\":{},\"may_have_lost_more\":{},\
                  \"first\":{},\"last\":{}}}",
-                quoted(&stream.name),
+                quote_json_string(&stream.name),
                 stream.cpu.map_or("null".to_owned(), |cpu| cpu.to_string()),
                 stream.packets,
                 stream.bytes,
@@ -325,8 +338,8 @@ pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
                 stream.lost_events,
                 stream.lost_packets,
                 stream.is_loss_uncertain,
-                json_number(stream.first),
-                json_number(stream.last),
+                number_to_json(stream.first),
+                number_to_json(stream.last),
             )
         })
         .collect();
@@ -336,34 +349,34 @@ pub(super) fn json(all: &Statistics, sources: &[Source]) -> String {
          \"events\":[{}],\"streams\":[{}]}}\n",
         all.traces,
         all.count(),
-        json_number(all.first),
-        json_number(all.last),
+        number_to_json(all.first),
+        number_to_json(all.last),
         all.duration_ns(),
-        sum(all, |stream| stream.bytes),
-        sum(all, |stream| stream.lost_events),
-        sum(all, |stream| stream.lost_packets),
-        sources.iter().map(json_source).collect::<Vec<_>>().join(","),
+        sum_over_streams(all, |stream| stream.bytes),
+        sum_over_streams(all, |stream| stream.lost_events),
+        sum_over_streams(all, |stream| stream.lost_packets),
+        sources.iter().map(source_to_json).collect::<Vec<_>>().join(","),
         events.join(","),
         streams.join(","),
     )
 }
 
 /// The events as comma-separated values; each on a line of its own if `is_escaped`.
-pub(super) fn csv(all: &Statistics, is_escaped: bool) -> String {
+pub(super) fn format_csv(all: &Statistics, is_escaped: bool) -> String {
     let mut text = "name,count,share,bytes,mean_bytes,rate_per_s\n".to_owned();
     for event in &all.events {
         let mut name = Vec::new();
-        let shown = if is_escaped { printable(&event.name) } else { event.name.clone() };
+        let shown = if is_escaped { to_printable(&event.name) } else { event.name.clone() };
         trackway_render::push_csv_cell(&mut name, shown.as_bytes());
         let _ = writeln!(
             text,
             "{},{},{:?},{:?},{:?},{}",
             String::from_utf8_lossy(&name),
             event.count,
-            share(all, event.count),
+            share_of_events(all, event.count),
             event.bits as f64 / 8.0,
             mean_bytes(event.count, event.bits),
-            rate(all, event.count).map_or(String::new(), |rate| format!("{rate:?}")),
+            events_per_second(all, event.count).map_or(String::new(), |rate| format!("{rate:?}")),
         );
     }
     text
@@ -372,11 +385,11 @@ pub(super) fn csv(all: &Statistics, is_escaped: bool) -> String {
 #[cfg(test)]
 mod tests {
     use trackway_reader::{DataFile, EventCount};
-    use trackway_render::utc;
+    use trackway_render::utc_date_time;
 
     use super::*;
 
-    fn example() -> Statistics {
+    fn example_statistics() -> Statistics {
         let event = |name: &str, count, bits| EventCount { name: name.to_owned(), count, bits };
         let stream = StreamCount {
             name: "/t/stream_0".to_owned(),
@@ -398,14 +411,14 @@ mod tests {
         }
     }
 
-    fn example_sources() -> Vec<Source> {
+    fn example_sources() -> Vec<TraceSource> {
         let clock = |name: &str, frequency, zero_ns| SourceClock {
             name: name.to_owned(),
             frequency,
             zero_ns,
         };
         let first = clock("mono", 1_000_000_000, Some(1_795_228_670_000_000_001));
-        vec![Source {
+        vec![TraceSource {
             folder: "/t".to_owned(),
             hostname: Some("here".to_owned()),
             domain: Some("ust".to_owned()),
@@ -433,14 +446,19 @@ all          4,000  100.0 %  36.1 KiB   9.3     2,000
 stream       CPU  packets     size  events  lost  lost packets
 /t/stream_0    0    1,234  5.0 MiB   4,000   ≥ 7             0
 ";
-        let text = text(&example(), utc, &example_sources(), &Colours::default());
+        let text = format_text(
+            &example_statistics(),
+            utc_date_time,
+            &example_sources(),
+            &Colours::default(),
+        );
         assert!(text == expected, "instead of what is expected:\n{text}");
     }
 
     #[test]
     fn programs_get_the_same() {
         assert_eq!(
-            json(&example(), &example_sources()),
+            format_json(&example_statistics(), &example_sources()),
             "{\"traces\":1,\"count\":4000,\"first\":1000000000,\"last\":3000000000,\
              \"duration_ns\":2000000000,\"bytes\":5242880,\"lost_events\":7,\"lost_packets\":0,\
              \"folders\":[{\"path\":\"/t\",\"hostname\":\"here\",\"domain\":\"ust\",\
@@ -456,7 +474,7 @@ stream       CPU  packets     size  events  lost  lost packets
              \"first\":null,\"last\":null}]}\n"
         );
         assert_eq!(
-            csv(&example(), false),
+            format_csv(&example_statistics(), false),
             "name,count,share,bytes,mean_bytes,rate_per_s\n\
              app:often,3000,0.75,36000.0,12.0,1500.0\n\
              \"app, \"\"rare\"\"\",1000,0.25,1012.5,1.0125,500.0\n"
@@ -466,9 +484,9 @@ stream       CPU  packets     size  events  lost  lost packets
     #[test]
     fn nothing_is_no_reason_to_divide_by_zero() {
         let none = Statistics::default();
-        let text = text(&none, utc, &[], &Colours::default());
+        let text = format_text(&none, utc_date_time, &[], &Colours::default());
         assert!(text.starts_with("0 traces, 0 streams, 0 B; 0 events\n"), "{text}");
-        assert!(json(&none, &[]).contains("\"first\":null"));
+        assert!(format_json(&none, &[]).contains("\"first\":null"));
     }
 
     #[test]
@@ -481,9 +499,9 @@ stream       CPU  packets     size  events  lost  lost packets
         let nameless = Trace::parse(nameless.as_bytes()).expect("metadata");
         let input =
             |trace| Input { trace, folder: String::new(), files: Vec::<DataFile<&[u8]>>::new() };
-        let found = sources(&[input(trace), input(nameless)], &["/a".into(), "/b".into()]);
+        let found = collect_sources(&[input(trace), input(nameless)], &["/a".into(), "/b".into()]);
         assert_eq!(
-            found.iter().map(json_source).collect::<Vec<_>>(),
+            found.iter().map(source_to_json).collect::<Vec<_>>(),
             [
                 "{\"path\":\"/a\",\"hostname\":\"a\\u000ab\",\"domain\":null,\
                  \"tracer\":\"t 2.13\",\"clocks\":[{\"name\":\"mono\",\"frequency\":1000000,\
@@ -492,12 +510,12 @@ stream       CPU  packets     size  events  lost  lost packets
                  \"clocks\":[]}",
             ]
         );
-        let table = source_table(&found, &Marks::default());
+        let table = format_sources(&found, &Marks::default());
         assert_eq!(table.lines().count(), 3, "{table}");
         assert!(table.contains("a\\nb") && table.contains("  1,000,000  7.000005000 s"), "{table}");
-        let head = text(
+        let head = format_text(
             &Statistics { traces: 1, ..Statistics::default() },
-            utc,
+            utc_date_time,
             &found,
             &Colours::default(),
         );
@@ -506,9 +524,9 @@ stream       CPU  packets     size  events  lost  lost packets
 
     #[test]
     fn no_name_breaks_the_table() {
-        let mut all = example();
+        let mut all = example_statistics();
         all.events[0].name = "app:a\nb\x1b[2J".to_owned();
-        let table = events(&all, &Marks::default());
+        let table = format_events(&all, &Marks::default());
         assert_eq!(table.lines().count(), 4, "{table}");
         assert!(table.contains("app:a\\nb\\u001b[2J"), "{table}");
     }

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 
 use trackway_console::Stream;
 use trackway_reader::{
-    Found, Input, Selection, Settings, TraceFile, first_time, open, print, statistics, unfinished,
+    FoundTraces, Input, Selection, Settings, TraceFile, collect_statistics,
+    find_unfinished_recordings, first_packet_time, open_traces, print_events,
 };
 use trackway_render::{Discard, EventOutput, LineOutput};
 
-use super::format::{self, Form};
+use super::format::{self, OutputForm};
 use super::{PrintRequest, report_unfinished, stats};
-use crate::common::jobs::threads;
+use crate::common::jobs::limit_thread_count;
 use crate::{progress, time_range};
 
 /// Prints the requested parts of traces; returns true if nothing was damaged.
@@ -22,18 +23,20 @@ use crate::{progress, time_range};
 /// As [`super::run`].
 pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyhow::Result<bool> {
     let arguments = request.arguments;
-    let Found { mut inputs, folders, is_whole } = open(&arguments.traces, messages)?;
+    let FoundTraces { mut inputs, folders, is_whole } = open_traces(&arguments.traces, messages)?;
     for input in &mut inputs {
         let moved = request.shift(&mut input.trace);
         anyhow::ensure!(moved, "the clock offset is too large for the clocks of the trace");
     }
-    let range = time_range::of(&arguments.selection, arguments.clock_gmt, || first_time(&inputs))?;
+    let range = time_range::resolve_range(&arguments.selection, arguments.clock_gmt, || {
+        first_packet_time(&inputs)
+    })?;
     request.patterns.warn_if_none(&inputs, messages)?;
     request.check_filters(&inputs, messages)?;
-    let output = request.output()?;
+    let output = request.open_output()?;
     let settings = Settings {
-        jobs: threads(arguments.jobs),
-        progress: progress::wanted(output.is_terminal()),
+        jobs: limit_thread_count(arguments.jobs),
+        progress: progress::choose_reporter(output.is_terminal()),
         ..Settings::default()
     };
     let events = |name: &str| request.patterns.select(name);
@@ -48,15 +51,15 @@ pub(super) fn run(request: &PrintRequest<'_>, messages: &mut dyn Write) -> anyho
         messages: &mut *messages,
     };
     let read_whole = if arguments.details {
-        whole.details()
+        whole.print_details()
     } else if arguments.stats {
-        whole.stats()
+        whole.print_statistics()
     } else if arguments.count {
-        whole.count()
+        whole.print_count()
     } else {
-        whole.events()
+        whole.print_events()
     }?;
-    report_unfinished(&unfinished(&folders), messages)?;
+    report_unfinished(&find_unfinished_recordings(&folders), messages)?;
     Ok(is_whole && read_whole)
 }
 
@@ -74,7 +77,7 @@ struct CompleteTraces<'a> {
 
 impl CompleteTraces<'_> {
     /// Prints what the traces say of themselves.
-    fn details(mut self) -> anyhow::Result<bool> {
+    fn print_details(mut self) -> anyhow::Result<bool> {
         let mut out = Vec::new();
         for (input, folder) in self.inputs.iter().zip(self.folders) {
             let folder = folder.display().to_string();
@@ -85,48 +88,50 @@ impl CompleteTraces<'_> {
     }
 
     /// Prints what there is.
-    fn stats(mut self) -> anyhow::Result<bool> {
-        let sources = stats::sources(&self.inputs, self.folders);
-        let all = statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
+    fn print_statistics(mut self) -> anyhow::Result<bool> {
+        let sources = stats::collect_sources(&self.inputs, self.folders);
+        let all =
+            collect_statistics(self.inputs, &self.selection, self.settings.jobs, self.messages)?;
         let format = self.request.arguments.format;
-        let text = format.stats(&all, &sources, self.request.calendar(), &self.output)?;
+        let text =
+            format.format_statistics(&all, &sources, self.request.calendar(), &self.output)?;
         self.output.write_all(text.as_bytes())?;
         Ok(all.is_whole)
     }
 
     /// Prints how many events there are.
-    fn count(self) -> anyhow::Result<bool> {
+    fn print_count(self) -> anyhow::Result<bool> {
         let Self { request, inputs, selection, settings, mut output, messages, .. } = self;
-        let mut passed = LineOutput::new(Discard::passing(request.pretty()), io::sink());
-        let summary = print(inputs, &selection, &mut passed, &settings, messages)?;
+        let mut passed = LineOutput::new(Discard::without_decoding(request.pretty()), io::sink());
+        let summary = print_events(inputs, &selection, &mut passed, &settings, messages)?;
         writeln!(output, "{}", summary.events)?;
         Ok(summary.is_whole)
     }
 
     /// Prints the events.
-    fn events(self) -> anyhow::Result<bool> {
+    fn print_events(self) -> anyhow::Result<bool> {
         let Self { request, inputs, selection, settings, mut output, messages, .. } = self;
-        let (of_events, pretty) = (request.arguments.format, request.coloured(&output));
+        let (of_events, pretty) = (request.arguments.format, request.pretty_with_colours(&output));
         let columns = of_events.columns(&inputs, &selection);
         let has_traces = inputs.len() > 1;
         let is_symbolic = request.arguments.symbolic;
-        let form = Form { format: of_events, columns, has_traces, is_symbolic };
-        let recorded = Recorded { inputs, selection, settings, messages };
-        format::write(form, pretty, recorded, &mut output)
+        let form = OutputForm { format: of_events, columns, has_traces, is_symbolic };
+        let recorded = RecordedEvents { inputs, selection, settings, messages };
+        format::write_events(form, pretty, recorded, &mut output)
     }
 }
 
 /// The events of traces as they are.
-struct Recorded<'a> {
+struct RecordedEvents<'a> {
     inputs: Vec<Input<TraceFile>>,
     selection: Selection<'a>,
     settings: Settings,
     messages: &'a mut dyn Write,
 }
 
-impl format::EventSource for Recorded<'_> {
+impl format::EventSource for RecordedEvents<'_> {
     fn write_to(self, output: &mut impl EventOutput) -> anyhow::Result<bool> {
         let Self { inputs, selection, settings, messages } = self;
-        Ok(print(inputs, &selection, output, &settings, messages)?.is_whole)
+        Ok(print_events(inputs, &selection, output, &settings, messages)?.is_whole)
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use trackway_schema::context::names;
+use trackway_schema::context::join_names;
 
 use crate::common::format::Backend;
 use crate::help::{HELP, HOW_MUCH, MOST_USED, PROCESSES, SUBJECT, WHERE};
@@ -149,7 +149,7 @@ pub(crate) struct Arguments {
     /// them), or Ctrl-C.
     #[arg(long, value_name = "PID", value_delimiter = ',', requires = "kernel",
         conflicts_with_all = ["system_wide", "cgroup", "command"], help_heading = PROCESSES,
-        value_parser = crate::session::args::pid)]
+        value_parser = crate::session::args::parse_pid)]
     pub(crate) pid: Vec<u32>,
     /// Kernel events of all processes, not of CMD only
     #[arg(long, alias = "system", requires = "kernel", help_heading = PROCESSES)]
@@ -188,7 +188,7 @@ pub(crate) enum ReserveBy {
     Lockless,
 }
 
-/// Help on `--context`: the contexts of programs are those of [`names`].
+/// Help on `--context`: the contexts of programs are those of [`join_names`].
 fn context_help() -> String {
     format!(
         "Record with each event: vtid, vpid, procname, ..., none\n\nOf programs' events: {}, \
@@ -197,6 +197,6 @@ fn context_help() -> String {
          pid, ppid, prio, nice, uid, euid, suid, gid, egid, sgid, cgroup_id, the namespaces \
          cgroup_ns, ipc_ns, mnt_ns, net_ns, pid_ns, time_ns, user_ns, uts_ns, and preemptible, \
          interruptible, need_reschedule, migratable where the kernel shows them.",
-        names()
+        join_names()
     )
 }

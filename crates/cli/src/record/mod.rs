@@ -11,11 +11,11 @@ use trackway_recorder::{
 };
 
 pub(crate) use self::args::{Arguments, ReserveBy};
-use crate::filter::object::filters_of;
-use crate::session::kernel_of;
+use crate::filter::object::build_filter_specs;
+use crate::session::build_kernel_spec;
 
 /// Exit status of `record` when it failed before the command started, as env(1) has it.
-pub(crate) const FAILED: u8 = 125;
+pub(crate) const EXIT_FAILED: u8 = 125;
 
 /// Records a command; the exit status is its own.
 pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
@@ -39,7 +39,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<ExitCode> {
     let recorded = trackway_recorder::record(spec, &options, arguments.quiet);
     match recorded.map_err(anyhow::Error::new)? {
         CommandEnd::Exited(code) => Ok(ExitCode::from(code)),
-        CommandEnd::Killed(signal) => trackway_sys::signal::die_of(signal),
+        CommandEnd::Killed(signal) => trackway_sys::signal::end_by_signal(signal),
     }
 }
 
@@ -64,13 +64,14 @@ fn spec_of(arguments: &Arguments) -> anyhow::Result<SessionSpec> {
         tracefile_count: arguments.tracefile_count,
         contexts: contexts.programs.names(),
         on: (!arguments.event.is_empty()).then(|| rules.collect()),
-        filters: filters_of(&arguments.filter, &arguments.filter_object)?,
+        filters: build_filter_specs(&arguments.filter, &arguments.filter_object)?,
         ..ChannelSpec::default()
     };
-    let kernel = kernel_of(&arguments.kernel, &channel, arguments.kernel_only).map(|kernel| {
-        let contexts = contexts.kernel.iter().map(|context| context.name.to_owned()).collect();
-        add_scope(KernelSpec { contexts, ..kernel }, arguments)
-    });
+    let kernel =
+        build_kernel_spec(&arguments.kernel, &channel, arguments.kernel_only).map(|kernel| {
+            let contexts = contexts.kernel.iter().map(|context| context.name.to_owned()).collect();
+            add_scope(KernelSpec { contexts, ..kernel }, arguments)
+        });
     if arguments.kernel_only {
         kernel.as_ref().map_or(Ok(()), trackway_recorder::check_kernel_only)?;
     }
@@ -93,7 +94,7 @@ fn add_scope(kernel: KernelSpec, arguments: &Arguments) -> KernelSpec {
 /// Reads a session from a file, for a command: it is a session of one user. The options may add
 /// kernel events if the file has none.
 fn spec_in(file: &Path, arguments: &Arguments) -> anyhow::Result<SessionSpec> {
-    let spec = crate::session::load(file)?;
+    let spec = crate::session::load_session_spec(file)?;
     let shown = file.display();
     if !spec.users.is_empty() {
         anyhow::bail!("{shown} has users: trackway session load records them, in the background");
@@ -101,7 +102,7 @@ fn spec_in(file: &Path, arguments: &Arguments) -> anyhow::Result<SessionSpec> {
     if spec.kernel.is_some() && !arguments.kernel.is_empty() {
         anyhow::bail!("{shown} says which of the kernel's events are recorded: not --kernel, too");
     }
-    let given = kernel_of(&arguments.kernel, &ChannelSpec::default(), false);
+    let given = build_kernel_spec(&arguments.kernel, &ChannelSpec::default(), false);
     let kernel = spec.kernel.or(given.map(|kernel| add_scope(kernel, arguments)));
     let output = arguments.output.clone();
     Ok(SessionSpec { output, kernel, start: true, snapshot_on_crash: false, ..spec })

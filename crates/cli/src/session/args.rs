@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use trackway_recorder::Level;
-use trackway_schema::context::names;
+use trackway_schema::context::join_names;
 
 use crate::common::format::{Backend, Format};
 use crate::help::{HELP, HOW_MUCH, MOST_USED, PROCESSES, SUBJECT, WHERE};
@@ -184,20 +184,20 @@ pub(crate) struct LevelArguments {
     /// Only events of this level and more severe ones
     ///
     /// Levels: emerg, alert, crit, error, warning, notice, info, debug-system, … debug.
-    #[arg(long, value_name = "LEVEL", value_parser = level, help_heading = SUBJECT)]
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level, help_heading = SUBJECT)]
     pub(crate) level: Option<Level>,
     /// Only events of exactly this level
-    #[arg(long, value_name = "LEVEL", value_parser = level, conflicts_with = "level",
+    #[arg(long, value_name = "LEVEL", value_parser = parse_level, conflicts_with = "level",
         help_heading = SUBJECT, hide_short_help = true)]
     pub(crate) level_only: Option<Level>,
 }
 
-/// Help on `--context`: the contexts of programs are those of [`names`].
+/// Help on `--context`: the contexts of programs are those of [`join_names`].
 fn context_help() -> String {
     format!(
         "Record with each event: vtid, vpid, procname, ..., none\n\n{}, '$app.PROVIDER:NAME' of \
          programs' own contexts (docs/guides/contexts.md), or none [default: vtid].",
-        names()
+        join_names()
     )
 }
 
@@ -216,7 +216,7 @@ pub(crate) struct ChannelOptions {
     ///
     /// SIZE has K, M or G (KiB, MiB, GiB), and is at least that of a sub-buffer; 0: one file, which
     /// grows [default: 0].
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = WHERE)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = WHERE)]
     pub(crate) tracefile_size: Option<u64>,
     /// Keep only the newest N files of each stream
     ///
@@ -228,18 +228,18 @@ pub(crate) struct ChannelOptions {
     ///
     /// SIZE has K, M or G (KiB, MiB, GiB); all of it is allocated at the start. Without this
     /// option, memory is allocated as it is needed.
-    #[arg(long, value_name = "SIZE", value_parser = size, help_heading = HOW_MUCH)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, help_heading = HOW_MUCH)]
     pub(crate) buffer_size: Option<u64>,
     /// Sub-buffers for each CPU: a power of two, 2 to 256 [default: 64, or fewer of small buffers]
     #[arg(long, value_name = "N", help_heading = HOW_MUCH, hide_short_help = true)]
     pub(crate) sub_buffers: Option<u64>,
     /// Longest wait for buffer space of programs that were started with TRACKWAY_ALLOW_BLOCKING=1,
     /// such as 10ms; 0: they do not wait [default: 0]
-    #[arg(long, value_name = "TIME", value_parser = time, help_heading = HOW_MUCH,
+    #[arg(long, value_name = "TIME", value_parser = parse_time, help_heading = HOW_MUCH,
         hide_short_help = true)]
     pub(crate) blocking_timeout: Option<std::time::Duration>,
     /// Only this process (several: again, or by commas)
-    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = pid,
+    #[arg(long, value_name = "PID", value_delimiter = ',', value_parser = parse_pid,
         help_heading = PROCESSES)]
     pub(crate) pid: Vec<u32>,
     /// Only programs whose file name (or path) matches
@@ -249,7 +249,7 @@ pub(crate) struct ChannelOptions {
     pub(crate) executable: Vec<String>,
     /// Only processes of the process-id namespace with this inode number, as of a container:
     /// stat -Lc %i /proc/PID/ns/pid
-    #[arg(long, value_name = "INODE", value_delimiter = ',', value_parser = inode,
+    #[arg(long, value_name = "INODE", value_delimiter = ',', value_parser = parse_inode,
         help_heading = PROCESSES, hide_short_help = true)]
     pub(crate) pid_namespace: Vec<u64>,
 }
@@ -304,7 +304,7 @@ pub(crate) struct SnapshotArguments {
     #[arg(short, long, value_name = "DIR")]
     pub(crate) output: Option<PathBuf>,
     /// Only the last so many seconds, in whole sub-buffers: 10s, 500ms, 2m
-    #[arg(long, value_name = "TIME", value_parser = time)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub(crate) last: Option<std::time::Duration>,
 }
 
@@ -501,24 +501,24 @@ pub(crate) struct OffArguments {
     pub(crate) kernel: bool,
 }
 
-fn level(text: &str) -> Result<Level, String> {
+fn parse_level(text: &str) -> Result<Level, String> {
     Level::parse(text).map_err(|error| error.to_string())
 }
 
-fn size(text: &str) -> Result<u64, String> {
+fn parse_size(text: &str) -> Result<u64, String> {
     trackway_recorder::parse_size(text).map_err(|error| error.to_string())
 }
 
-pub(crate) fn pid(text: &str) -> Result<u32, String> {
+pub(crate) fn parse_pid(text: &str) -> Result<u32, String> {
     let pid = text.parse().ok().filter(|pid| *pid > 0);
     pid.ok_or_else(|| "a process id is a number, as pgrep(1) finds it by a name".into())
 }
 
-fn inode(text: &str) -> Result<u64, String> {
+fn parse_inode(text: &str) -> Result<u64, String> {
     let inode = text.parse().ok().filter(|inode| *inode > 0);
     inode.ok_or_else(|| "a namespace goes by its inode number: stat -Lc %i /proc/PID/ns/pid".into())
 }
 
-fn time(text: &str) -> Result<std::time::Duration, String> {
+fn parse_time(text: &str) -> Result<std::time::Duration, String> {
     trackway_recorder::parse_duration(text).map_err(|error| error.to_string())
 }

@@ -12,11 +12,14 @@ use super::notify;
 
 /// Begins a session in the background; returns once it records, or cannot. Reports notices unless
 /// it is to be `quiet`.
-pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Status>> {
+pub(super) fn start_background_recorder(
+    spec: &SessionSpec,
+    quiet: bool,
+) -> anyhow::Result<Box<Status>> {
     let program = std::env::current_exe().context("cannot find this program")?;
     // The recorder stays when we and our caller are gone: a pipe or a lock of the caller's must not
     // stay with it. A kernel that cannot do that starts it as it starts any program.
-    let _ = trackway_sys::process::keep_descriptors();
+    let _ = trackway_sys::process::close_descriptors_on_exec();
     // What it is to be goes by a pipe: of a command line, others could read it, and it is bounded.
     let mut child = Command::new(program)
         .args(["session", "recorder"])
@@ -37,9 +40,9 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
         Ok(Answer::Status(status)) if quiet => Ok(status),
         Ok(Answer::Status(status)) => {
             for notice in &status.notices {
-                super::show::repeat_notice(notice, "");
+                super::show::print_notice(notice, "");
             }
-            report_begun(&status);
+            report_session_start(&status);
             Ok(status)
         }
         Ok(Answer::Refused(refusal)) => {
@@ -54,14 +57,14 @@ pub(super) fn begin(spec: &SessionSpec, quiet: bool) -> anyhow::Result<Box<Statu
     }
 }
 
-fn report_begun(status: &Status) {
-    for line in begun(status) {
+fn report_session_start(status: &Status) {
+    for line in format_start_lines(status) {
         message!("trackway: {line}");
     }
 }
 
 /// Returns lines about the state of a session that has begun.
-fn begun(status: &Status) -> Vec<String> {
+fn format_start_lines(status: &Status) -> Vec<String> {
     let name = &status.name;
     let folder = status.folder.display();
     let mut lines = Vec::new();
@@ -81,14 +84,14 @@ fn begun(status: &Status) -> Vec<String> {
 
 /// Runs in the background process: reads its session from standard input, and writes to standard
 /// output how it began.
-pub(super) fn record() -> anyhow::Result<ExitCode> {
+pub(super) fn run_background_recorder() -> anyhow::Result<ExitCode> {
     // This fails only for the leader of a process group, which a process that was just started is
     // not.
     let _ = trackway_sys::process::leave_terminal();
     let mut text = Vec::new();
     io::stdin().read_to_end(&mut text).context("cannot read the session")?;
     let spec: SessionSpec = serde_json::from_slice(&text).context("this is no session")?;
-    let served = trackway_recorder::serve(spec, NoticeTarget::Log, &mut |begun| {
+    let served = trackway_recorder::serve_session(spec, NoticeTarget::Log, &mut |begun| {
         let answer = match begun {
             StartOutcome::Running(status) => Answer::Status(status.clone()),
             StartOutcome::Refused(refusal) => Answer::Refused(refusal.clone()),
@@ -111,15 +114,15 @@ fn write_answer(answer: &Answer) -> anyhow::Result<()> {
 
 /// Records a session in this process, until it is ended. One that cannot begin is an error; one
 /// that ends without a request has another exit status: to begin it again may help.
-pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
+pub(super) fn record_in_foreground(spec: SessionSpec, quiet: bool) -> anyhow::Result<ExitCode> {
     let mut refused: Option<Refusal> = None;
     let target = if quiet { NoticeTarget::Memory } else { NoticeTarget::Stderr };
-    let served = trackway_recorder::serve(spec, target, &mut |answer| match answer {
+    let served = trackway_recorder::serve_session(spec, target, &mut |answer| match answer {
         StartOutcome::Running(status) => {
             if !quiet {
-                report_begun(status);
+                report_session_start(status);
             }
-            notify::ready(&begun(status).join("; "));
+            notify::send_ready(&format_start_lines(status).join("; "));
         }
         StartOutcome::Refused(refusal) => refused = Some(refusal.clone()),
     });
@@ -127,8 +130,8 @@ pub(super) fn record_here(spec: SessionSpec, quiet: bool) -> anyhow::Result<Exit
         (Some(refusal), _) => Err(RecordError::Refused(refusal).into()),
         (None, Ok(())) => Ok(ExitCode::SUCCESS),
         (None, Err(error)) => {
-            crate::report(&error.into());
-            Ok(ExitCode::from(crate::NEGATIVE))
+            crate::report_error(&error.into());
+            Ok(ExitCode::from(crate::EXIT_NEGATIVE))
         }
     }
 }

@@ -22,7 +22,7 @@ use trackway_recorder::{
 
 use crate::common::format::Format;
 use crate::common::recovered::report_recovered;
-use crate::filter::object::{self, filters_of};
+use crate::filter::object::{self, build_filter_specs};
 use args::{
     AddArguments, ChannelArguments, ChannelOptions, ChannelVerb, CreateArguments, EventArguments,
     EventVerb, LevelArguments, LoadArguments, OffArguments, OnArguments, RuleArguments,
@@ -34,13 +34,13 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         SessionVerb::Create(create) => return create_session(&create),
         SessionVerb::Load(load) => return load_session(&load),
-        SessionVerb::Recorder => return background::record(),
-        SessionVerb::Start(name) => simply(name.name, Request::Start)?,
-        SessionVerb::Stop(name) => simply(name.name, Request::Stop)?,
-        SessionVerb::Clear(name) => simply(name.name, Request::Clear)?,
-        SessionVerb::Destroy(destroy) if destroy.all => return destroy_all(),
-        SessionVerb::Destroy(destroy) => destroy_session(&name_of(destroy.name)?, "")?,
-        SessionVerb::List(list) => show::list(list.format, &mut stdout())?,
+        SessionVerb::Recorder => return background::run_background_recorder(),
+        SessionVerb::Start(name) => send_session_command(name.name, Request::Start)?,
+        SessionVerb::Stop(name) => send_session_command(name.name, Request::Stop)?,
+        SessionVerb::Clear(name) => send_session_command(name.name, Request::Clear)?,
+        SessionVerb::Destroy(destroy) if destroy.all => return destroy_all_sessions(),
+        SessionVerb::Destroy(destroy) => destroy_session(&resolve_session_name(destroy.name)?, "")?,
+        SessionVerb::List(list) => show::write_session_list(list.format, &mut stdout())?,
         SessionVerb::Status(status) => show_status(status.name, status.format)?,
         SessionVerb::Snapshot(snapshot) => write_snapshot(snapshot)?,
         SessionVerb::Save(save) => save_session(save)?,
@@ -52,14 +52,14 @@ pub(crate) fn run(arguments: SessionArguments) -> anyhow::Result<ExitCode> {
 pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         ChannelVerb::Add(add) => {
-            let channel = channel_of(&add).map_err(beside_the_kernel)?;
+            let channel = build_channel_spec(&add).map_err(explain_kernel_context)?;
             let rules = channel.on.clone().unwrap_or_default();
-            let rules = [rules, filtered(&channel)].concat();
+            let rules = [rules, rules_from_filters(&channel)].concat();
             send_command(&add.session, Request::AddChannel { channel })?;
-            warn_unmatched(&add.session, &rules);
+            warn_unmatched_rules(&add.session, &rules);
         }
         ChannelVerb::Set(set) => {
-            let change = change_of(&set).map_err(beside_the_kernel)?;
+            let change = build_set_change(&set).map_err(explain_kernel_context)?;
             send_command(&set.session, Request::SetChannel { channel: set.channel, change })?;
         }
         ChannelVerb::Remove(remove) => {
@@ -73,19 +73,19 @@ pub(crate) fn run_channel(arguments: ChannelArguments) -> anyhow::Result<ExitCod
 pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
     match arguments.verb {
         EventVerb::On(on) if on.kernel => {
-            let filter = filter_of(&on)?;
+            let filter = build_event_filter(&on)?;
             send_command(&on.session, Request::KernelOn { patterns: on.patterns, filter })?;
         }
         EventVerb::Off(OffArguments { session, patterns, kernel: true, .. }) => {
             send_command(&session, Request::KernelOff { patterns })?;
         }
         EventVerb::On(on) => {
-            let filter = filter_of(&on)?;
+            let filter = build_event_filter(&on)?;
             let OnArguments { session, patterns, channel, levels, only, .. } = on;
-            let rules = rules_of(patterns, &levels);
+            let rules = build_rules(patterns, &levels);
             let request = Request::EventsOn { channel, rules: rules.clone(), only, filter };
             send_command(&session, request)?;
-            warn_unmatched(&session, &rules);
+            warn_unmatched_rules(&session, &rules);
         }
         EventVerb::Off(OffArguments { session, patterns, channel, .. }) => {
             send_command(&session, Request::EventsOff { channel, patterns })?;
@@ -95,7 +95,7 @@ pub(crate) fn run_event(arguments: EventArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// Why a channel of a session that is there has none of the kernel's contexts.
-fn beside_the_kernel(error: anyhow::Error) -> anyhow::Error {
+fn explain_kernel_context(error: anyhow::Error) -> anyhow::Error {
     let Some(ContextsError::OfTheKernel(name)) = error.downcast_ref() else { return error };
     let why = format!(
         "'{name}' is a context of the kernel's events, which have those that were chosen when \
@@ -109,16 +109,16 @@ fn beside_the_kernel(error: anyhow::Error) -> anyhow::Error {
 }
 
 /// Returns the filter for events that are switched on.
-fn filter_of(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> {
+fn build_event_filter(on: &OnArguments) -> anyhow::Result<Option<FilterSource>> {
     match &on.filter_object {
-        Some(file) => object::source(file).map(Some),
+        Some(file) => object::read_filter_source(file).map(Some),
         None => Ok(on.filter.clone().map(FilterSource::Expression)),
     }
 }
 
 /// The session that is meant: this one, or the only one that there is; what `trackway record`
 /// records counts only where there is no session in the background.
-fn name_of(name: Option<String>) -> anyhow::Result<String> {
+fn resolve_session_name(name: Option<String>) -> anyhow::Result<String> {
     if let Some(name) = name {
         return Ok(name);
     }
@@ -160,7 +160,7 @@ fn send_command(name: &str, request: Request) -> anyhow::Result<()> {
 
 /// Says which rules mean no event yet, unless others' programs may have it: their windows are the
 /// recorder's to look into.
-fn warn_unmatched(session: &str, rules: &[RuleSpec]) {
+fn warn_unmatched_rules(session: &str, rules: &[RuleSpec]) {
     let is_own = match send_request(session, Request::Status) {
         Ok(Answer::Status(status)) => status.users_wanted.is_empty(),
         _ => false,
@@ -170,22 +170,22 @@ fn warn_unmatched(session: &str, rules: &[RuleSpec]) {
     }
 }
 
-fn simply(name: Option<String>, request: Request) -> anyhow::Result<()> {
-    send_command(&name_of(name)?, request)
+fn send_session_command(name: Option<String>, request: Request) -> anyhow::Result<()> {
+    send_command(&resolve_session_name(name)?, request)
 }
 
 fn create_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
-    let created = begin_created(arguments);
+    let created = build_and_begin_session(arguments);
     if let (true, Err(error)) = (arguments.foreground, &created) {
-        notify::refused(&trackway_command_line::error_text(error));
+        notify::send_refusal(&trackway_command_line::error_text(error));
     }
     created
 }
 
-fn begin_created(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
+fn build_and_begin_session(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     let mut spec = match &arguments.load {
-        Some(file) => load(file)?,
-        None => spec_of(arguments)?,
+        Some(file) => load_session_spec(file)?,
+        None => build_session_spec(arguments)?,
     };
     if let Some(name) = &arguments.name {
         spec.name.clone_from(name);
@@ -195,19 +195,19 @@ fn begin_created(arguments: &CreateArguments) -> anyhow::Result<ExitCode> {
     }
     spec.start &= !arguments.no_start;
     spec.snapshot_on_crash |= arguments.snapshot_on_crash;
-    begin(spec, arguments.foreground, arguments.quiet)
+    begin_session(spec, arguments.foreground, arguments.quiet)
 }
 
 fn load_session(arguments: &LoadArguments) -> anyhow::Result<ExitCode> {
-    let mut spec = load(&arguments.file)?;
+    let mut spec = load_session_spec(&arguments.file)?;
     if let Some(name) = &arguments.name {
         spec.name.clone_from(name);
     }
-    begin(spec, false, arguments.quiet)
+    begin_session(spec, false, arguments.quiet)
 }
 
 /// Reads a session's file.
-pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
+pub(crate) fn load_session_spec(file: &Path) -> anyhow::Result<SessionSpec> {
     let shown = file.display();
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {shown}"))?;
     let mut spec = SessionSpec::from_toml(&text).with_context(|| format!("in {shown}"))?;
@@ -218,7 +218,7 @@ pub(crate) fn load(file: &Path) -> anyhow::Result<SessionSpec> {
     Ok(spec)
 }
 
-fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
+fn begin_session(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<ExitCode> {
     spec.check()?;
     if spec.name.is_empty() {
         bail!("the session has no name");
@@ -229,12 +229,12 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
     // Here, too: the recorder gets it as JSON.
     check_folder(spec.output.as_deref())?;
     if in_foreground {
-        return background::record_here(spec, quiet);
+        return background::record_in_foreground(spec, quiet);
     }
-    let status = background::begin(&spec, quiet)?;
+    let status = background::start_background_recorder(&spec, quiet)?;
     if spec.users.is_empty() && !quiet {
         let channels = || status.channels.iter().map(|channel| &channel.spec);
-        let filtered: Vec<RuleSpec> = channels().flat_map(filtered).collect();
+        let filtered: Vec<RuleSpec> = channels().flat_map(rules_from_filters).collect();
         let rules = channels().flat_map(|channel| channel.on.iter().flatten());
         show::report_reasons(&unmatched_rules(rules.chain(&filtered)), "");
     }
@@ -242,7 +242,7 @@ fn begin(spec: SessionSpec, in_foreground: bool, quiet: bool) -> anyhow::Result<
 }
 
 /// Returns rules for the patterns of a channel's filters that are not among its rules.
-fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
+fn rules_from_filters(channel: &ChannelSpec) -> Vec<RuleSpec> {
     let named = channel.filters.iter().filter_map(|filter| filter.pattern.as_deref());
     let is_said = |rule: &RuleSpec| {
         let mut rules = channel.on.iter().flatten();
@@ -252,18 +252,19 @@ fn filtered(channel: &ChannelSpec) -> Vec<RuleSpec> {
     each.map(|one| RuleSpec::new(one.trim())).filter(|rule| !is_said(rule)).collect()
 }
 
-fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
-    let (on, filters) = (on_of(&arguments.rules), filters_in(&arguments.rules)?);
+fn build_session_spec(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
+    let (on, filters) = (build_channel_rules(&arguments.rules), build_filters(&arguments.rules)?);
     let mut channel = ChannelSpec { on, filters, ..ChannelSpec::default() };
     let users = arguments.user.clone();
     if arguments.kernel.is_empty() {
-        apply(&arguments.channel, &mut channel)?;
+        apply_channel_options(&arguments.channel, &mut channel)?;
         return Ok(SessionSpec { users, channels: vec![channel], ..SessionSpec::default() });
     }
     let contexts =
         trackway_recorder::parse_context_lists(arguments.channel.context.as_deref(), true)?;
-    channel = change_beside(&arguments.channel, Some(contexts.programs.names())).of(&channel);
-    let kernel = kernel_of(&arguments.kernel, &channel, arguments.kernel_only);
+    channel = build_change_with_contexts(&arguments.channel, Some(contexts.programs.names()))
+        .apply_to(&channel);
+    let kernel = build_kernel_spec(&arguments.kernel, &channel, arguments.kernel_only);
     let kernel = kernel.map(|kernel| KernelSpec {
         cgroups: arguments.cgroup.clone(),
         cpus: arguments.cpu.clone(),
@@ -280,7 +281,7 @@ fn spec_of(arguments: &CreateArguments) -> anyhow::Result<SessionSpec> {
 
 /// Returns kernel events in buffers as a channel has them, and with those of its filters that are
 /// for all events; with all of them if there are kernel events `only`.
-pub(crate) fn kernel_of(
+pub(crate) fn build_kernel_spec(
     patterns: &[String],
     channel: &ChannelSpec,
     only: bool,
@@ -300,33 +301,33 @@ pub(crate) fn kernel_of(
     })
 }
 
-fn channel_of(arguments: &AddArguments) -> anyhow::Result<ChannelSpec> {
+fn build_channel_spec(arguments: &AddArguments) -> anyhow::Result<ChannelSpec> {
     let name = arguments.channel.clone();
-    let (on, filters) = (on_of(&arguments.rules), filters_in(&arguments.rules)?);
+    let (on, filters) = (build_channel_rules(&arguments.rules), build_filters(&arguments.rules)?);
     let mut channel = ChannelSpec { name, on, filters, ..ChannelSpec::default() };
-    apply(&arguments.options, &mut channel)?;
+    apply_channel_options(&arguments.options, &mut channel)?;
     Ok(channel)
 }
 
-fn filters_in(rules: &RuleArguments) -> anyhow::Result<Vec<FilterSpec>> {
-    filters_of(&rules.filter, &rules.filter_object)
+fn build_filters(rules: &RuleArguments) -> anyhow::Result<Vec<FilterSpec>> {
+    build_filter_specs(&rules.filter, &rules.filter_object)
 }
 
 /// Rules of a channel that is made: none mean all events, as do levels or exclusions alone, but for
 /// those.
-fn on_of(arguments: &RuleArguments) -> Option<Vec<RuleSpec>> {
+fn build_channel_rules(arguments: &RuleArguments) -> Option<Vec<RuleSpec>> {
     let mut patterns = arguments.event.clone();
     let has_levels = arguments.levels.level.or(arguments.levels.level_only).is_some();
     if patterns.iter().all(|pattern| pattern.starts_with('!')) && has_levels {
         patterns.insert(0, "*".into());
     }
-    let mut rules = rules_of(patterns, &arguments.levels);
+    let mut rules = build_rules(patterns, &arguments.levels);
     rules.extend(arguments.exclude.iter().map(|pattern| RuleSpec::new(format!("!{pattern}"))));
     (!rules.is_empty()).then_some(rules)
 }
 
 /// Rules for these patterns, of these levels; what is excluded is so at all levels.
-fn rules_of(patterns: Vec<String>, levels: &LevelArguments) -> Vec<RuleSpec> {
+fn build_rules(patterns: Vec<String>, levels: &LevelArguments) -> Vec<RuleSpec> {
     let level = match (levels.level, levels.level_only) {
         (Some(level), _) => Levels::AtLeast(level),
         (None, Some(level)) => Levels::Exactly(level),
@@ -340,19 +341,25 @@ fn rules_of(patterns: Vec<String>, levels: &LevelArguments) -> Vec<RuleSpec> {
 }
 
 /// Gives a channel that is made what was said of it.
-fn apply(options: &ChannelOptions, channel: &mut ChannelSpec) -> anyhow::Result<()> {
-    *channel = change(options)?.of(channel);
+fn apply_channel_options(
+    options: &ChannelOptions,
+    channel: &mut ChannelSpec,
+) -> anyhow::Result<()> {
+    *channel = build_channel_change(options)?.apply_to(channel);
     Ok(())
 }
 
 /// Returns the changes of a channel that the options request.
-fn change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
-    let contexts = options.context.as_deref().map(contexts_of).transpose()?;
-    Ok(change_beside(options, contexts))
+fn build_channel_change(options: &ChannelOptions) -> anyhow::Result<ChannelChange> {
+    let contexts = options.context.as_deref().map(parse_context_list).transpose()?;
+    Ok(build_change_with_contexts(options, contexts))
 }
 
 /// Returns the changes of a channel that the options request, with these contexts.
-fn change_beside(options: &ChannelOptions, contexts: Option<Vec<String>>) -> ChannelChange {
+fn build_change_with_contexts(
+    options: &ChannelOptions,
+    contexts: Option<Vec<String>>,
+) -> ChannelChange {
     let some = |is_said: bool| is_said.then_some(());
     ChannelChange {
         mode: some(options.overwrite).map(|()| Mode::Overwrite),
@@ -369,8 +376,8 @@ fn change_beside(options: &ChannelOptions, contexts: Option<Vec<String>>) -> Cha
     }
 }
 
-fn change_of(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {
-    let mut change = change(&arguments.options)?;
+fn build_set_change(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {
+    let mut change = build_channel_change(&arguments.options)?;
     if arguments.discard {
         change.mode = Some(Mode::Discard);
     }
@@ -385,7 +392,7 @@ fn change_of(arguments: &SetArguments) -> anyhow::Result<ChannelChange> {
     Ok(change)
 }
 
-fn contexts_of(list: &str) -> anyhow::Result<Vec<String>> {
+fn parse_context_list(list: &str) -> anyhow::Result<Vec<String>> {
     trackway_recorder::parse_context_lists(Some(list), false)?;
     let names = list.split(',').map(str::trim).filter(|name| !name.is_empty() && *name != "none");
     Ok(names.map(str::to_owned).collect())
@@ -398,7 +405,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     let asked = Session::connect(&run, name).and_then(|mut session| {
         // Before the end: afterwards the session's rules are gone.
         if let Ok(Answer::Status(status)) = session.request(Request::Status) {
-            reasons = show::reasons_of_silence(&status);
+            reasons = show::diagnose_missing_events(&status);
         }
         let answer = session.request(Request::Destroy);
         // Also if not all could be written: the end is the end, whatever comes of it.
@@ -408,7 +415,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
     match asked {
         Ok(Answer::Ended(counts)) => {
             for notice in &counts.notices {
-                show::repeat_notice(notice, which);
+                show::print_notice(notice, which);
             }
             if counts.notices.is_empty() {
                 // A flight recorder has written nothing but its snapshots.
@@ -422,7 +429,7 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
         Ok(_) => Ok(()),
         // It may have let go of us alone.
         Err(RecordError::SessionDead(..)) if run.is_own() && !run.is_alive(name) => {
-            end_dead(&run, name)
+            end_dead_session(&run, name)
         }
         Err(error) => Err(error.into()),
     }
@@ -430,8 +437,8 @@ fn destroy_session(name: &str, which: &str) -> anyhow::Result<()> {
 
 /// Ends a session whose recorder is dead: what is left of it in memory goes into its trace first,
 /// and what cannot be recovered keeps its name.
-fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
-    let left = run.left_of(name)?;
+fn end_dead_session(run: &RunFolder, name: &str) -> anyhow::Result<()> {
+    let left = run.find_dead_session(name)?;
     let is_recoverable = left.is_recoverable();
     if let Some(folder) = left.folder.filter(|_| is_recoverable) {
         let notices = Notices::new(false);
@@ -441,7 +448,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
             .with_context(|| format!("session '{name}' is dead, and cannot be recovered"))?;
         report_recovered(&notices, &recovered.sessions, stranded)?;
         // What another process is recovering is not found above.
-        if run.left_of(name)?.is_in_memory {
+        if run.find_dead_session(name)?.is_in_memory {
             let why = format!("session '{name}' is dead, and being recovered by another process");
             let hint = format!("once it has ended, trackway session destroy {name} ends this one");
             return Err(RecordError::Refused(Refusal::new(why).with_hint(hint)).into());
@@ -451,7 +458,7 @@ fn end_dead(run: &RunFolder, name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn destroy_all() -> anyhow::Result<ExitCode> {
+fn destroy_all_sessions() -> anyhow::Result<ExitCode> {
     let run = RunFolder::new();
     let mut names = run.names()?;
     // Sessions whose recorders were killed are destroyed even if they ran in the foreground.
@@ -463,7 +470,7 @@ fn destroy_all() -> anyhow::Result<ExitCode> {
     for name in names {
         let which = format!("session {name}: ");
         if let Err(error) = destroy_session(&name, &which) {
-            crate::report(&error.context(format!("session {name}")));
+            crate::report_error(&error.context(format!("session {name}")));
             failed += 1;
         }
     }
@@ -474,10 +481,11 @@ fn destroy_all() -> anyhow::Result<ExitCode> {
 }
 
 fn show_status(name: Option<String>, format: Format) -> anyhow::Result<()> {
-    let Answer::Status(status) = send_request(&name_of(name)?, Request::Status)? else {
+    let Answer::Status(status) = send_request(&resolve_session_name(name)?, Request::Status)?
+    else {
         bail!("the recorder did not say how it goes");
     };
-    show::status(&status, format, &mut stdout())
+    show::write_status(&status, format, &mut stdout())
 }
 
 fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
@@ -486,7 +494,7 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
         check_folder(output.as_deref())?;
     }
     let last_ns = arguments.last.map(|time| time.as_nanos() as u64);
-    let name = name_of(arguments.name)?;
+    let name = resolve_session_name(arguments.name)?;
     let Answer::Snapshot(facts) = send_request(&name, Request::Snapshot { output, last_ns })?
     else {
         bail!("the recorder did not say where the snapshot is");
@@ -498,7 +506,9 @@ fn write_snapshot(arguments: SnapshotArguments) -> anyhow::Result<()> {
 }
 
 fn save_session(arguments: SaveArguments) -> anyhow::Result<()> {
-    let Answer::Spec(mut spec) = send_request(&name_of(arguments.name)?, Request::Spec)? else {
+    let Answer::Spec(mut spec) =
+        send_request(&resolve_session_name(arguments.name)?, Request::Spec)?
+    else {
         bail!("the recorder did not say what the session is");
     };
     // Another time it goes to another folder; these processes are gone by then.

@@ -14,33 +14,33 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
 /// Names the service manager's socket.
-const VARIABLE: &str = "NOTIFY_SOCKET";
+const SOCKET_VARIABLE: &str = "NOTIFY_SOCKET";
 /// Longest wait for a full socket: the service manager has a time limit of its own.
-const PATIENCE: Duration = Duration::from_secs(1);
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Says that the session is there; `status` is for people.
-pub(super) fn ready(status: &str) {
-    notify("READY=1\n", status);
+pub(super) fn send_ready(status: &str) {
+    send_state("READY=1\n", status);
 }
 
 /// Says why it is not.
-pub(super) fn refused(why: &str) {
-    notify("", why);
+pub(super) fn send_refusal(why: &str) {
+    send_state("", why);
 }
 
-fn notify(state: &str, status: &str) {
-    let Some(socket) = std::env::var_os(VARIABLE) else { return };
+fn send_state(state: &str, status: &str) {
+    let Some(socket) = std::env::var_os(SOCKET_VARIABLE) else { return };
     // The service manager may have ended.
-    let _ = send(&socket, &message(state, status));
+    let _ = send_datagram(&socket, &format_message(state, status));
 }
 
 /// A status is one line: what is in a path must not be another message.
-fn message(state: &str, status: &str) -> String {
+fn format_message(state: &str, status: &str) -> String {
     let line = status.replace(|c: char| c.is_control(), " ");
     format!("{state}STATUS={line}\n")
 }
 
-fn send(socket: &OsStr, message: &str) -> io::Result<()> {
+fn send_datagram(socket: &OsStr, message: &str) -> io::Result<()> {
     let address = match socket.as_bytes() {
         [b'@', name @ ..] => SocketAddr::from_abstract_name(name)?,
         [b'/', ..] => SocketAddr::from_pathname(OsString::from(socket))?,
@@ -48,7 +48,7 @@ fn send(socket: &OsStr, message: &str) -> io::Result<()> {
         _ => return Err(io::ErrorKind::Unsupported.into()),
     };
     let datagram = UnixDatagram::unbound()?;
-    datagram.set_write_timeout(Some(PATIENCE))?;
+    datagram.set_write_timeout(Some(SEND_TIMEOUT))?;
     datagram.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
@@ -58,14 +58,17 @@ mod tests {
 
     #[test]
     fn a_status_is_one_line_whatever_is_in_it() {
-        assert_eq!(message("READY=1\n", "into /a\nREADY=1"), "READY=1\nSTATUS=into /a READY=1\n");
-        assert_eq!(message("", "no such file"), "STATUS=no such file\n");
+        assert_eq!(
+            format_message("READY=1\n", "into /a\nREADY=1"),
+            "READY=1\nSTATUS=into /a READY=1\n"
+        );
+        assert_eq!(format_message("", "no such file"), "STATUS=no such file\n");
     }
 
     #[test]
     fn sockets_that_are_none_are_an_error_and_no_more() {
         for name in ["", "vsock:2:1234", "run/notify", "/nowhere/notify"] {
-            assert!(send(OsStr::new(name), "READY=1\n").is_err(), "{name}");
+            assert!(send_datagram(OsStr::new(name), "READY=1\n").is_err(), "{name}");
         }
     }
 }

@@ -22,20 +22,20 @@ use trackway_recorder::{
 use trackway_sys::users::name_of;
 
 use crate::common::format::Format;
-use crate::common::json::reason_object;
+use crate::common::json::reason_to_json;
 
 /// A session as it is found.
-struct Found {
+struct FoundSession {
     /// Status of the session; if its recorder does not answer: its name, and the known parts.
     status: Box<Status>,
-    state: State,
+    state: SessionState,
     /// The reason why its recorder does not answer.
     error: Option<RecordError>,
 }
 
 /// The state of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum SessionState {
     Recording,
     Stopped,
     /// Its recorder was killed, and its trace is to be completed.
@@ -48,7 +48,7 @@ enum State {
     Silent,
 }
 
-impl State {
+impl SessionState {
     fn of(status: &Status) -> Self {
         if status.is_recording { Self::Recording } else { Self::Stopped }
     }
@@ -65,37 +65,41 @@ impl State {
     }
 }
 
-impl Found {
-    fn answering(status: Box<Status>) -> Self {
-        Self { state: State::of(&status), status, error: None }
+impl FoundSession {
+    fn from_status(status: Box<Status>) -> Self {
+        Self { state: SessionState::of(&status), status, error: None }
     }
 
-    fn silent(run: &RunFolder, name: String, error: RecordError) -> Self {
+    fn from_error(run: &RunFolder, name: String, error: RecordError) -> Self {
         let mut status = Box::new(Status { name, ..Status::default() });
         let state = match &error {
-            RecordError::SessionDead(..) => match run.left_of(&status.name) {
+            RecordError::SessionDead(..) => match run.find_dead_session(&status.name) {
                 Ok(left) => {
-                    let state = if left.is_recoverable() { State::Dead } else { State::Recovered };
+                    let state = if left.is_recoverable() {
+                        SessionState::Dead
+                    } else {
+                        SessionState::Recovered
+                    };
                     status.folder = left.folder.unwrap_or_default();
                     state
                 }
-                Err(_) => State::Dead,
+                Err(_) => SessionState::Dead,
             },
             RecordError::SessionStopped(_, pid) => {
                 status.pid = *pid;
-                State::StandsStill
+                SessionState::StandsStill
             }
-            _ => State::Silent,
+            _ => SessionState::Silent,
         };
         Self { status, state, error: Some(error) }
     }
 
-    fn is_there(&self) -> bool {
+    fn is_responding(&self) -> bool {
         self.error.is_none()
     }
 }
 
-fn find_all() -> Result<Vec<Found>, RecordError> {
+fn find_sessions() -> Result<Vec<FoundSession>, RecordError> {
     let mut found = BTreeMap::new();
     for (place, folder) in RunFolder::all().into_iter().enumerate() {
         let names = match folder.names() {
@@ -112,11 +116,11 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
         let answer = Session::connect(&folder, &name)
             .and_then(|mut session| session.request(Request::Status));
         match answer {
-            Ok(Answer::Status(status)) => Some(Found::answering(status)),
+            Ok(Answer::Status(status)) => Some(FoundSession::from_status(status)),
             Ok(_) => None,
             // It has ended meanwhile.
             Err(RecordError::NoSession(_)) => None,
-            Err(error) => Some(Found::silent(&folder, name, error)),
+            Err(error) => Some(FoundSession::from_error(&folder, name, error)),
         }
     };
     Ok(found.into_iter().filter_map(ask).collect())
@@ -124,25 +128,29 @@ fn find_all() -> Result<Vec<Found>, RecordError> {
 
 /// A session as JSON has it, whether or not its recorder lives: what its recorder says, or zeros,
 /// with how it is (`state`), and why it says nothing (`error`), or null.
-fn object(status: &Status, state: State, error: Option<String>) -> serde_json::Result<Value> {
+fn session_to_json(
+    status: &Status,
+    state: SessionState,
+    error: Option<String>,
+) -> serde_json::Result<Value> {
     // A path that is not UTF-8 is shown, as by the others.
     let folder = status.folder.to_string_lossy().into_owned().into();
     let mut object = serde_json::to_value(&Status { folder, ..status.clone() })?;
     for channel in object["channels"].as_array_mut().into_iter().flatten() {
         let filters = channel["spec"].get_mut("filters").and_then(Value::as_array_mut);
-        filters.into_iter().flatten().for_each(shorten);
+        filters.into_iter().flatten().for_each(replace_object_bytes);
     }
     let kernel = object.get_mut("kernel").and_then(|kernel| kernel.get_mut("spec"));
     let filters = kernel.and_then(|spec| spec.get_mut("filters"));
     let filters = filters.and_then(Value::as_array_mut);
-    filters.into_iter().flatten().for_each(shorten);
+    filters.into_iter().flatten().for_each(replace_object_bytes);
     object["state"] = state.word().into();
     object["error"] = error.into();
     Ok(object)
 }
 
 /// Replaces the bytes of a filter in C by the object's size; `trackway session save` has the bytes.
-fn shorten(filter: &mut Value) {
+fn replace_object_bytes(filter: &mut Value) {
     let Some(filter) = filter.as_object_mut() else { return };
     if let Some(Value::String(digits)) = filter.remove("object") {
         filter.insert("bytes".into(), (digits.len() / 2).into());
@@ -150,11 +158,11 @@ fn shorten(filter: &mut Value) {
 }
 
 /// Lists sessions.
-pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()> {
-    let found = find_all()?;
+pub(super) fn write_session_list(format: Format, output: &mut dyn Write) -> anyhow::Result<()> {
+    let found = find_sessions()?;
     if let Format::Json = format {
-        let object = |one: &Found| {
-            object(&one.status, one.state, one.error.as_ref().map(RecordError::to_string))
+        let object = |one: &FoundSession| {
+            session_to_json(&one.status, one.state, one.error.as_ref().map(RecordError::to_string))
         };
         let objects = found.iter().map(object).collect::<Result<Vec<_>, _>>()?;
         writeln!(output, "{}", serde_json::to_string_pretty(&objects)?)?;
@@ -166,31 +174,31 @@ pub(super) fn list(format: Format, output: &mut dyn Write) -> anyhow::Result<()>
     }
     let mut rows =
         vec![["NAME", "STATE", "EVENTS", "LOST", "MEMORY", "USERS", "FOLDER"].map(String::from)];
-    rows.extend(found.iter().map(row));
+    rows.extend(found.iter().map(format_session_row));
     write_table(&rows, output)?;
     for one in &found {
-        report_silence(one);
+        report_unreachable_session(one);
     }
     Ok(())
 }
 
-fn row(one: &Found) -> [String; 7] {
+fn format_session_row(one: &FoundSession) -> [String; 7] {
     let status = &one.status;
-    let counts = counts_of_all(status);
-    let if_there = |text: String| if one.is_there() { text } else { String::new() };
+    let counts = total_counts(status);
+    let if_there = |text: String| if one.is_responding() { text } else { String::new() };
     [
         status.name.clone(),
-        if one.is_there() { state_of(status) } else { one.state.word() }.to_owned(),
+        if one.is_responding() { format_state(status) } else { one.state.word() }.to_owned(),
         if_there(Grouped(counts.recorded).to_string()),
         if_there(Grouped(counts.lost).to_string()),
         if_there(ByteCount(status.memory_bytes).to_string()),
-        if_there(sources_in_short(status)),
-        shown(&status.folder),
+        if_there(format_short_sources(status)),
+        format_path(&status.folder),
     ]
 }
 
 /// Returns the totals of recorded and lost events, of programs and of the kernel.
-fn counts_of_all(status: &Status) -> Counts {
+fn total_counts(status: &Status) -> Counts {
     let mut all = status.counts.clone();
     if let Some(kernel) = &status.kernel {
         all.recorded = all.recorded.saturating_add(kernel.recorded);
@@ -203,14 +211,14 @@ fn counts_of_all(status: &Status) -> Counts {
 }
 
 /// Returns true if a session records kernel events only.
-fn is_kernels_alone(status: &Status) -> bool {
+fn is_kernel_only(status: &Status) -> bool {
     status.kernel.as_ref().is_some_and(|kernel| kernel.spec.only)
 }
 
-fn report_silence(one: &Found) {
+fn report_unreachable_session(one: &FoundSession) {
     let Some(error) = &one.error else { return };
     let name = &one.status.name;
-    if one.state == State::Recovered {
+    if one.state == SessionState::Recovered {
         message!("trackway: the recorder of session '{name}' is gone; nothing of it is lost");
         message!("hint: trackway session destroy {name} takes it from the list");
         return;
@@ -244,7 +252,7 @@ fn write_table<const N: usize>(rows: &[[String; N]], output: &mut dyn Write) -> 
 }
 
 /// Returns the users whose programs a session records, in short.
-fn users_of(status: &Status) -> String {
+fn format_users(status: &Status) -> String {
     match &status.users_wanted[..] {
         [] => "own".into(),
         users => users.join(","),
@@ -252,15 +260,15 @@ fn users_of(status: &Status) -> String {
 }
 
 /// Returns the users and the kernel, as far as a session records their events.
-fn sources_in_short(status: &Status) -> String {
+fn format_short_sources(status: &Status) -> String {
     match &status.kernel {
-        None => users_of(status),
-        Some(_) if is_kernels_alone(status) => "kernel".into(),
-        Some(_) => format!("{},kernel", users_of(status)),
+        None => format_users(status),
+        Some(_) if is_kernel_only(status) => "kernel".into(),
+        Some(_) => format!("{},kernel", format_users(status)),
     }
 }
 
-fn state_of(status: &Status) -> &'static str {
+fn format_state(status: &Status) -> &'static str {
     match (status.is_recording, status.is_foreground) {
         (true, false) => "recording",
         (false, false) => "stopped",
@@ -270,7 +278,7 @@ fn state_of(status: &Status) -> &'static str {
 }
 
 /// Says what a recorder said; of `which` session, where there are several.
-pub(super) fn repeat_notice(notice: &Notice, which: &str) {
+pub(super) fn print_notice(notice: &Notice, which: &str) {
     match notice {
         Notice::Hint { .. } => message!("{notice}"),
         Notice::Info(text) => message!("trackway: {which}{text}"),
@@ -288,22 +296,22 @@ pub(super) fn report_reasons(reasons: &[Reason], which: &str) {
 }
 
 /// Says how a session goes.
-pub(super) fn status(
+pub(super) fn write_status(
     status: &Status,
     format: Format,
     output: &mut dyn Write,
 ) -> anyhow::Result<()> {
     if let Format::Json = format {
-        let mut object = object(status, State::of(status), None)?;
+        let mut object = session_to_json(status, SessionState::of(status), None)?;
         object["no-events-because"] =
-            reasons_of_silence(status).iter().map(reason_object).collect::<Vec<_>>().into();
+            diagnose_missing_events(status).iter().map(reason_to_json).collect::<Vec<_>>().into();
         writeln!(output, "{}", serde_json::to_string_pretty(&object)?)?;
         return Ok(());
     }
     let Status { name, pid, folder, snapshots, .. } = status;
-    let counts = counts_of_all(status);
-    let since = since(status.seconds);
-    let state = state_of(status);
+    let counts = total_counts(status);
+    let since = format_age(status.seconds);
+    let state = format_state(status);
     let name = Target::Output.paint(Style::Name, name);
     writeln!(output, "session {name}: {state}, there for {since}, process {pid}")?;
     let overwritten = match counts.overwritten {
@@ -314,10 +322,10 @@ pub(super) fn status(
         output,
         "  events    {} recorded, {}{overwritten}, of {}",
         Grouped(counts.recorded),
-        shown_loss(counts.lost),
-        event_sources(status),
+        format_loss(counts.lost),
+        format_event_sources(status),
     )?;
-    writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), shown(folder))?;
+    writeln!(output, "  trace     {}, {}", ByteCount(counts.bytes), format_path(folder))?;
     if counts.deleted > 0 {
         let deleted = Grouped(counts.deleted);
         writeln!(output, "  deleted   {deleted} of the events, with their trace files")?;
@@ -331,7 +339,7 @@ pub(super) fn status(
         write_channel(channel, output)?;
     }
     status.kernel.as_ref().map_or(Ok(()), |kernel| write_kernel(kernel, output))?;
-    for reason in reasons_of_silence(status) {
+    for reason in diagnose_missing_events(status) {
         writeln!(output, "  no events {reason}")?;
         reason.hint().map_or(Ok(()), |hint| writeln!(output, "            hint: {hint}"))?;
     }
@@ -342,19 +350,19 @@ pub(super) fn status(
 }
 
 /// Returns the number of lost events as text; in colour, if any were lost.
-fn shown_loss(lost: u64) -> String {
+fn format_loss(lost: u64) -> String {
     let text = format!("{} lost", Grouped(lost));
     if lost == 0 { text } else { Target::Output.paint(Style::Loss, &text).into_owned() }
 }
 
 /// A path on one line.
-fn shown(path: &Path) -> String {
+fn format_path(path: &Path) -> String {
     Target::Output.one_line(&path.display().to_string()).into_owned()
 }
 
 /// Why a session has no event of programs; none if it has some, or records none on purpose.
-pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
-    let counts = counts_of_all(status);
+pub(super) fn diagnose_missing_events(status: &Status) -> Vec<Reason> {
+    let counts = total_counts(status);
     let is_silent = counts.recorded == 0 && counts.lost == 0 && counts.overwritten == 0;
     // A command's own recorder reports on the command.
     if !is_silent || status.is_foreground || status.channels.is_empty() {
@@ -372,12 +380,12 @@ pub(super) fn reasons_of_silence(status: &Status) -> Vec<Reason> {
 }
 
 /// Returns the sources of a session's events, in words.
-fn event_sources(status: &Status) -> String {
+fn format_event_sources(status: &Status) -> String {
     let plural = if status.counts.processes == 1 { "" } else { "es" };
     let processes = format!("{} process{plural}", Grouped(status.counts.processes));
     match &status.kernel {
         None => processes,
-        Some(_) if is_kernels_alone(status) => "the kernel".into(),
+        Some(_) if is_kernel_only(status) => "the kernel".into(),
         Some(_) => format!("{processes} and the kernel"),
     }
 }
@@ -385,12 +393,12 @@ fn event_sources(status: &Status) -> String {
 fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
     let KernelStatus { spec, events, recorded, lost, overwritten, .. } = status;
     let way = if status.is_by_tracefs { ", by tracefs" } else { "" };
-    writeln!(output, "kernel: {}{way}", kind_of(spec.mode, None))?;
+    writeln!(output, "kernel: {}{way}", format_channel_kind(spec.mode, None))?;
     let overwritten = match overwritten {
         0 => String::new(),
         overwritten => format!(", {} overwritten", Grouped(*overwritten)),
     };
-    let (recorded, lost) = (Grouped(*recorded), shown_loss(*lost));
+    let (recorded, lost) = (Grouped(*recorded), format_loss(*lost));
     writeln!(output, "  events    {recorded} recorded, {lost}{overwritten}")?;
     write_kernel_losses(status, output)?;
     writeln!(output, "  on        {} ({})", spec.on.join(", "), Counted(*events as u64, "event"))?;
@@ -401,8 +409,8 @@ fn write_kernel(status: &KernelStatus, output: &mut dyn Write) -> anyhow::Result
         let pids: Vec<String> = spec.pids.iter().map(u32::to_string).collect();
         writeln!(output, "  only      process {}, and what it starts", pids.join(" or "))?;
     }
-    write_kernel_choice(spec, output)?;
-    if let Some(files) = files_of(spec.tracefiles()) {
+    write_kernel_selection(spec, output)?;
+    if let Some(files) = format_trace_files(spec.tracefiles()) {
         writeln!(output, "  files     {files}")?;
     }
     writeln!(output, "  buffers   {}", ByteCount(status.memory_bytes))?;
@@ -458,7 +466,7 @@ fn write_kernel_losses(status: &KernelStatus, output: &mut dyn Write) -> anyhow:
 }
 
 /// Writes the further selection of kernel events: control groups, CPUs, backend, filters.
-fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Result<()> {
+fn write_kernel_selection(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Result<()> {
     for group in &spec.cgroups {
         writeln!(output, "  only      control group {}, and below", group.display())?;
     }
@@ -483,14 +491,14 @@ fn write_kernel_choice(spec: &KernelSpec, output: &mut dyn Write) -> anyhow::Res
 /// Says how it goes with a session's users, where it has several.
 fn write_users(status: &Status, output: &mut dyn Write) -> anyhow::Result<()> {
     if !status.users_wanted.is_empty() {
-        writeln!(output, "  users     {}", users_of(status))?;
+        writeln!(output, "  users     {}", format_users(status))?;
     }
     for user in &status.users {
         let plural = if user.processes == 1 { "" } else { "es" };
         writeln!(
             output,
             "  user      {}: {} events recorded, {} lost, of {} process{plural}",
-            shown_user(user.uid),
+            format_user(user.uid),
             Grouped(user.recorded),
             Grouped(user.lost),
             Grouped(user.processes),
@@ -503,7 +511,7 @@ fn write_users(status: &Status, output: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Returns a user's name, if there is one, and number.
-fn shown_user(uid: u32) -> String {
+fn format_user(uid: u32) -> String {
     let mut name = [0; 64];
     match name_of(uid, &mut name) {
         0 => uid.to_string(),
@@ -513,10 +521,10 @@ fn shown_user(uid: u32) -> String {
 
 fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Result<()> {
     let ChannelStatus { spec, recorded, lost, memory_bytes, interpreters } = channel;
-    let kind = kind_of(spec.mode, spec.blocking_timeout);
+    let kind = format_channel_kind(spec.mode, spec.blocking_timeout);
     writeln!(output, "channel {}: {kind}", spec.name)?;
-    writeln!(output, "  events    {} recorded, {}", Grouped(*recorded), shown_loss(*lost))?;
-    writeln!(output, "  on        {}", rules_of(spec))?;
+    writeln!(output, "  events    {} recorded, {}", Grouped(*recorded), format_loss(*lost))?;
+    writeln!(output, "  on        {}", format_rules(spec))?;
     for filter in &spec.filters {
         writeln!(output, "  if        {filter}")?;
     }
@@ -524,29 +532,29 @@ fn write_channel(channel: &ChannelStatus, output: &mut dyn Write) -> anyhow::Res
         let (count, plural) = (Grouped(*interpreters), if *interpreters == 1 { "" } else { "es" });
         writeln!(
             output,
-            "  slow      filters are interpreted in {count} process{plural}: {WHY_SLOW}"
+            "  slow      filters are interpreted in {count} process{plural}: {INTERPRETER_REASON}"
         )?;
     }
     if !spec.contexts.is_empty() {
         writeln!(output, "  contexts  {}", spec.contexts.join(", "))?;
     }
-    if let Some(processes) = processes_of(spec) {
+    if let Some(processes) = format_process_rules(spec) {
         writeln!(output, "  only      {processes}")?;
     }
     let size =
         spec.buffer_size.map_or_else(|| "up to 4 MiB".into(), |bytes| ByteCount(bytes).to_string());
     writeln!(output, "  buffers   {size} for each CPU; {} now", ByteCount(*memory_bytes))?;
-    if let Some(files) = files_of(spec.tracefiles()) {
+    if let Some(files) = format_trace_files(spec.tracefiles()) {
         writeln!(output, "  files     {files}")?;
     }
     Ok(())
 }
 
 /// Why processes may have to interpret filters.
-const WHY_SLOW: &str = "no memory for machine code is to be had there (a sandbox, SELinux, \
-                        another kind of processor, or the process was forked)";
+const INTERPRETER_REASON: &str = "no memory for machine code is to be had there (a sandbox, \
+     SELinux, another kind of processor, or the process was forked)";
 
-fn files_of(bounds: Tracefiles) -> Option<String> {
+fn format_trace_files(bounds: Tracefiles) -> Option<String> {
     let Tracefiles { size_bytes, count } = bounds;
     let size = ByteCount(size_bytes);
     match (size_bytes, count) {
@@ -557,7 +565,7 @@ fn files_of(bounds: Tracefiles) -> Option<String> {
     }
 }
 
-fn kind_of(mode: Mode, blocking_timeout: Option<Duration>) -> String {
+fn format_channel_kind(mode: Mode, blocking_timeout: Option<Duration>) -> String {
     match (mode, blocking_timeout) {
         (Mode::Overwrite, _) => "flight recorder".into(),
         (Mode::Discard, None) => "discards what finds no room".into(),
@@ -567,7 +575,7 @@ fn kind_of(mode: Mode, blocking_timeout: Option<Duration>) -> String {
     }
 }
 
-fn rules_of(spec: &ChannelSpec) -> String {
+fn format_rules(spec: &ChannelSpec) -> String {
     let rule = |rule: &RuleSpec| {
         let level = match rule.level {
             Levels::All => String::new(),
@@ -595,7 +603,7 @@ fn rules_of(spec: &ChannelSpec) -> String {
     }
 }
 
-fn processes_of(spec: &ChannelSpec) -> Option<String> {
+fn format_process_rules(spec: &ChannelSpec) -> Option<String> {
     let list = |kind: &str, items: Vec<String>| {
         (!items.is_empty()).then(|| format!("{kind} {}", items.join(" or ")))
     };
@@ -610,7 +618,7 @@ fn processes_of(spec: &ChannelSpec) -> Option<String> {
 }
 
 /// A time as people say it.
-fn since(seconds: u64) -> String {
+fn format_age(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
         120..7200 => format!("{} min", seconds / 60),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::types::{Integer, Mapping};
 
 /// Prefix of the names of types that have a meaning.
-pub(crate) const PREFIX: &str = "trackway_";
+pub(crate) const MEANING_PREFIX: &str = "trackway_";
 /// Linux's value for "the current folder" (linux/fcntl.h).
 const AT_FDCWD: i64 = -100;
 /// Greatest number of an error (MAX_ERRNO, linux/err.h).
@@ -61,13 +61,13 @@ pub struct Names {
 }
 
 /// The label of a mask.
-const MASK: &str = "&";
+const MASK_LABEL: &str = "&";
 
 impl Names {
     /// The names of a table; `None` if there is no such table.
     fn of(hash: &str, labels: &dyn Fn(&str) -> Option<Arc<[Mapping]>>) -> Option<Self> {
-        let choices = labels(&format!("enum {PREFIX}choices_{hash}"));
-        let flags = labels(&format!("enum {PREFIX}flags_{hash}"));
+        let choices = labels(&format!("enum {MEANING_PREFIX}choices_{hash}"));
+        let flags = labels(&format!("enum {MEANING_PREFIX}flags_{hash}"));
         (choices.is_some() || flags.is_some()).then_some(Self { choices, flags })
     }
 
@@ -81,7 +81,7 @@ impl Names {
     fn flags(&self) -> (u64, &[Mapping]) {
         match self.flags.as_deref().and_then(<[_]>::split_first) {
             None => (u64::MAX, &[]),
-            Some((first, rest)) if &*first.label == MASK => {
+            Some((first, rest)) if &*first.label == MASK_LABEL => {
                 (first.ranges.first().map_or(u64::MAX, |&(mask, _)| mask), rest)
             }
             Some(_) => (u64::MAX, self.flags.as_deref().unwrap_or_default()),
@@ -96,7 +96,7 @@ impl Names {
     }
 
     /// Gives each name of `value`, in which only its own bits are; returns the bits that have none.
-    fn each<'names>(&'names self, value: u64, each: &mut dyn FnMut(&'names str)) -> u64 {
+    fn for_each_name<'names>(&'names self, value: u64, each: &mut dyn FnMut(&'names str)) -> u64 {
         let (shown, flags) = self.flags();
         let value = value & shown;
         let (mut rest, mut is_named) = (value, false);
@@ -127,7 +127,7 @@ impl Names {
     }
 
     /// The same of names for a value that stands behind this one.
-    fn each_behind<'names>(
+    fn for_each_dependent_name<'names>(
         &'names self,
         before: u64,
         value: u64,
@@ -143,7 +143,7 @@ impl Names {
         let (mut rest, mut is_named) = (value, false);
         let of_before = self.flags().1.iter().filter_map(|flag| {
             let bits = flag.ranges.first()?.0;
-            (bits >> 32 == before & LOW).then_some((bits & LOW, flag))
+            (bits >> 32 == before & LOW_HALF_MASK).then_some((bits & LOW_HALF_MASK, flag))
         });
         for (bits, flag) in of_before.clone().filter(|(bits, _)| *bits != 0) {
             if rest & bits == bits {
@@ -163,7 +163,7 @@ impl Names {
 }
 
 /// The lower half of a value.
-const LOW: u64 = 0xffff_ffff;
+const LOW_HALF_MASK: u64 = 0xffff_ffff;
 /// Layout of a status from wait(2) (bits/waitstatus.h): a signal, or `STOPPED` with one above it;
 /// the exit code; a bit that is set if the process has dumped its memory.
 const SIGNAL: u64 = 0x7f;
@@ -178,7 +178,7 @@ impl Meaning {
         name: &str,
         labels: &dyn Fn(&str) -> Option<Arc<[Mapping]>>,
     ) -> Option<Arc<Self>> {
-        let (kind, _scalar) = name.strip_prefix(PREFIX)?.rsplit_once('_')?;
+        let (kind, _scalar) = name.strip_prefix(MEANING_PREFIX)?.rsplit_once('_')?;
         let (what, hash) = kind.rsplit_once('_').unwrap_or((kind, ""));
         Some(Arc::new(match what {
             "names" => Self::Names(Names::of(hash, labels)?),
@@ -204,9 +204,10 @@ impl Meaning {
         match self {
             Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.all().collect(),
             // Only the trace distinguishes the halves.
-            Self::NamesBehind(names) => {
-                names.all().map(|(name, value)| (name, value & LOW.cast_signed())).collect()
-            }
+            Self::NamesBehind(names) => names
+                .all()
+                .map(|(name, value)| (name, value & LOW_HALF_MASK.cast_signed()))
+                .collect(),
             Self::Signals(signals) => {
                 let bit = |(name, signal): (_, i64)| {
                     let bit = u32::try_from(signal).ok()?.checked_sub(1)?;
@@ -234,14 +235,14 @@ impl Meaning {
     }
 
     /// Returns true if some bits of a value belong to something else and are not shown.
-    pub fn hides(&self) -> bool {
+    pub fn has_hidden_bits(&self) -> bool {
         matches!(self, Self::Names(names) if names.flags().0 != u64::MAX)
     }
 
     /// Returns the end of a process from its status in wait(2): `exited 1`, `killed by SIGTERM`.
-    pub fn fate(&self, status: u64) -> Option<String> {
+    pub fn exit_description(&self, status: u64) -> Option<String> {
         let Self::Status(signals) = self else { return None };
-        let status = status & LOW;
+        let status = status & LOW_HALF_MASK;
         let named = |signal: u64| match signals.name(signal) {
             Some(name) => name.to_owned(),
             None => signal.to_string(),
@@ -257,7 +258,7 @@ impl Meaning {
 
     /// Gives each name of a value of this integer, which stands behind another one; returns what of
     /// it has none.
-    pub fn labels<'names>(
+    pub fn for_each_label<'names>(
         &'names self,
         kind: &Integer,
         (before, value): (u64, u64),
@@ -266,8 +267,10 @@ impl Meaning {
         let signed = value.cast_signed();
         let own = value & (u64::MAX >> (64 - kind.bits()));
         match self {
-            Self::Names(names) | Self::Mode(names) | Self::Address(names) => names.each(own, each),
-            Self::NamesBehind(names) => names.each_behind(before, own, each),
+            Self::Names(names) | Self::Mode(names) | Self::Address(names) => {
+                names.for_each_name(own, each)
+            }
+            Self::NamesBehind(names) => names.for_each_dependent_name(before, own, each),
             Self::Signals(signals) => {
                 let (mut rest, mut left) = (own, own);
                 // A turn for each bit at most.
@@ -282,7 +285,7 @@ impl Meaning {
                 rest
             }
             Self::Result { errors, .. } if (-ERROR_MAX..0).contains(&signed) => {
-                errors.each(signed.unsigned_abs(), each)
+                errors.for_each_name(signed.unsigned_abs(), each)
             }
             Self::Folder if signed == AT_FDCWD => {
                 each("AT_FDCWD");

@@ -94,7 +94,7 @@ pub(crate) struct Run {
 
 /// An array's elements: numbers of which each begins with a byte if the first does.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Elements {
+pub(crate) struct ElementLayout {
     pub(crate) place: NumberPlace,
     /// From one to the next, in bytes.
     pub(crate) stride: usize,
@@ -104,7 +104,7 @@ pub(crate) struct Elements {
 /// known from where the first of them begins: all there is of most events, all but a string or
 /// two of the others.
 #[derive(Debug, Clone)]
-pub(crate) struct Flat {
+pub(crate) struct FlatLayout {
     /// Alignment of the first number's start, in bits: at least 8.
     pub(crate) alignment: u64,
     pub(crate) bits: u64,
@@ -125,7 +125,7 @@ pub(crate) struct FlatPart {
     pub(crate) scope: Scope,
     // Shared all, or else a stream's context would be there as often as it has kinds of events.
     /// Its first members.
-    pub(crate) numbers: Arc<[Placed]>,
+    pub(crate) numbers: Arc<[PlacedNumber]>,
     /// The strings behind them; none but in an event's last part.
     pub(crate) texts: Arc<[Member]>,
     /// Its other members; none but in an event's last part.
@@ -136,12 +136,12 @@ pub(crate) struct FlatPart {
 
 /// A number and its place. A copy of the member, so that all that is needed of it lies together.
 #[derive(Debug)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedNumber {
     pub(crate) place: NumberPlace,
     pub(crate) member: Member,
 }
 
-impl Flat {
+impl FlatLayout {
     /// Returns the places in a stream's events, whose context is `context`, that do not depend on
     /// the event's class.
     pub(crate) fn of_stream(context: Option<&Type>) -> Option<Self> {
@@ -192,19 +192,23 @@ impl Flat {
             places: Vec::new(),
         };
         let known = members.iter().take_while(|member| {
-            number(&member.kind).and_then(|number| extend(Some(&mut run), number)).is_some()
+            number_layout(&member.kind)
+                .and_then(|number| extend_run(Some(&mut run), number))
+                .is_some()
         });
         let (known, rest) = members.split_at(known.count());
         let is_text = |member: &&Member| matches!(member.kind, Type::Text) && !member.hidden;
         let (texts, others) = rest.split_at(rest.iter().take_while(is_text).count());
-        let placed =
-            |(place, member): (NumberPlace, &Member)| Placed { place, member: member.clone() };
+        let placed = |(place, member): (NumberPlace, &Member)| PlacedNumber {
+            place,
+            member: member.clone(),
+        };
         *self.parts.get_mut(self.count)? = FlatPart {
             scope,
             numbers: run.places.into_iter().zip(known).map(placed).collect(),
             texts: texts.into(),
             rest: others.into(),
-            runs: runs(others, 1).into(),
+            runs: find_runs(others, 1).into(),
         };
         self.count += 1;
         (self.bits, self.reach) = (run.bits, run.reach);
@@ -220,7 +224,7 @@ impl FlatPart {
 }
 
 /// Size, alignment, sign and byte order of a number that lies as numbers usually do.
-fn number(kind: &Type) -> Option<(u32, u64, bool, bool)> {
+fn number_layout(kind: &Type) -> Option<(u32, u64, bool, bool)> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
             let Integer { bits, alignment, signed, big_endian, .. } = *integer;
@@ -235,18 +239,19 @@ fn number(kind: &Type) -> Option<(u32, u64, bool, bool)> {
 }
 
 /// The runs of a structure that begins at a multiple of `alignment` bits.
-pub(crate) fn runs(members: &[Member], alignment: u64) -> Vec<Run> {
+pub(crate) fn find_runs(members: &[Member], alignment: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut before = 0;
     // At a multiple of how many bits the next member begins at least.
     let mut known = alignment;
     let mut open: Option<Run> = None;
     for member in members {
-        let placed = number(&member.kind)
-            .and_then(|number| extend(open.as_mut(), number).or_else(|| begin(number, known)));
+        let placed = number_layout(&member.kind).and_then(|number| {
+            extend_run(open.as_mut(), number).or_else(|| begin_run(number, known))
+        });
         match placed {
-            Some(Extended::Same) => {}
-            Some(Extended::New(run)) => {
+            Some(RunUpdate::Same) => {}
+            Some(RunUpdate::New(run)) => {
                 runs.extend(open.replace(Run { before, ..run }));
                 before = 0;
             }
@@ -261,13 +266,13 @@ pub(crate) fn runs(members: &[Member], alignment: u64) -> Vec<Run> {
     runs
 }
 
-enum Extended {
+enum RunUpdate {
     Same,
     New(Run),
 }
 
 /// Adds a number to a run, if its place in it is known.
-fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Extended> {
+fn extend_run(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<RunUpdate> {
     let (bits, alignment, signed, big_endian) = number;
     let run = run.filter(|run| alignment <= run.alignment)?;
     let at = run.bits.next_multiple_of(alignment);
@@ -275,16 +280,16 @@ fn extend(run: Option<&mut Run>, number: (u32, u64, bool, bool)) -> Option<Exten
     run.bits = at + u64::from(bits);
     run.reach = run.reach.max(place.reach());
     run.places.push(place);
-    Some(Extended::Same)
+    Some(RunUpdate::Same)
 }
 
 /// Begins a run of numbers with this one, if it starts at a byte boundary.
-fn begin(number: (u32, u64, bool, bool), known: u64) -> Option<Extended> {
+fn begin_run(number: (u32, u64, bool, bool), known: u64) -> Option<RunUpdate> {
     let (bits, alignment, signed, big_endian) = number;
     let alignment = alignment.max(known);
     let place = NumberPlace::new(0, bits, signed, big_endian).filter(|_| alignment >= 8)?;
     let (bits, reach) = (u64::from(bits), place.reach());
-    Some(Extended::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
+    Some(RunUpdate::New(Run { before: 0, alignment, bits, reach, places: vec![place] }))
 }
 
 /// Returns true if the field after one of this type begins at a byte, wherever this one began.
@@ -299,8 +304,8 @@ fn ends_at_byte(kind: &Type) -> bool {
 }
 
 /// The elements of an array of `element`.
-pub(crate) fn elements(element: &Type) -> Option<Elements> {
-    let (bits, alignment, signed, big_endian) = number(element)?;
+pub(crate) fn element_layout(element: &Type) -> Option<ElementLayout> {
+    let (bits, alignment, signed, big_endian) = number_layout(element)?;
     let is_plain = match element {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => integer.plain,
         _ => true,
@@ -310,7 +315,7 @@ pub(crate) fn elements(element: &Type) -> Option<Elements> {
         return None;
     }
     let place = NumberPlace::new(0, bits, signed, big_endian)?;
-    Some(Elements { place, stride: bits as usize / 8 })
+    Some(ElementLayout { place, stride: bits as usize / 8 })
 }
 
 /// Returns the number of bits that a field takes from an aligned start, if that depends on nothing,
@@ -327,7 +332,7 @@ pub(crate) fn fixed_bits(kind: &Type) -> Option<u64> {
         }),
         Type::Array(Array { element, length, .. }) => {
             // Elements that are structures or arrays would have to be counted: see `decode`.
-            number(element)?;
+            number_layout(element)?;
             let bits = fixed_bits(element)?;
             let Some(others) = length.checked_sub(1) else { return Some(0) };
             let stride = bits.next_multiple_of(element.alignment());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Literal;
 use super::meaning::Meaning;
-use super::runs::{Elements, Run};
+use super::runs::{ElementLayout, Run};
 
 /// A field's type.
 #[derive(Debug, Clone)]
@@ -302,7 +302,7 @@ pub struct Array {
     pub(crate) text: bool,
     pub(crate) blob: bool,
     /// Its elements, if their places are known.
-    pub(crate) elements: Option<Elements>,
+    pub(crate) elements: Option<ElementLayout>,
 }
 
 /// Elements whose number is the value of an earlier field.
@@ -314,7 +314,7 @@ pub struct Sequence {
     pub(crate) text: bool,
     pub(crate) blob: bool,
     /// Its elements, if their places are known.
-    pub(crate) elements: Option<Elements>,
+    pub(crate) elements: Option<ElementLayout>,
 }
 
 /// One of several types, as an earlier field says.

@@ -1,7 +1,7 @@
 //! Bits taken out of a piece of a packet, one field after another, never beyond its content.
 
 use super::error::DecodeError;
-use crate::model::runs::Elements;
+use crate::model::runs::ElementLayout;
 
 /// The state of a walk through a piece of a packet.
 #[derive(Debug, Clone, Copy)]
@@ -89,14 +89,14 @@ impl<'bytes> Cursor<'bytes> {
     #[inline]
     pub(crate) fn run_of(
         &mut self,
-        places: Elements,
+        places: ElementLayout,
         length: u64,
         mut each: impl FnMut(u64, u64),
     ) -> u64 {
         if !self.bit.is_multiple_of(8) {
             return 0;
         }
-        let Elements { place, stride } = places;
+        let ElementLayout { place, stride } = places;
         let (rest, reach) = (self.rest(), place.reach());
         let mut index = 0;
         let mut at = 0;

@@ -9,7 +9,7 @@ use std::slice::Iter;
 
 use super::cursor::Cursor;
 use super::error::DecodeError;
-use crate::model::runs::{Elements, NumberPlace, Run};
+use crate::model::runs::{ElementLayout, NumberPlace, Run};
 use crate::model::types::{
     Array, Encoding, Enumeration, Float, Integer, Member, ROLES, Role, Sequence, Struct, TextEnd,
     Type, Variant, VariantOption, WideText, in_range,
@@ -68,7 +68,7 @@ impl Sink for Skip {
 
 /// State that decoding a field leaves for later fields.
 #[derive(Debug, Clone)]
-pub(crate) struct State {
+pub(crate) struct DecodeState {
     /// Latest values of the fields that others depend on.
     pub(crate) slots: Vec<u64>,
     /// Latest value of the stream's clock.
@@ -86,7 +86,7 @@ pub(crate) struct Counts {
     budget: u64,
 }
 
-impl State {
+impl DecodeState {
     pub(crate) const fn counts(&self) -> Counts {
         Counts { clock: self.clock, budget: self.budget }
     }
@@ -110,7 +110,7 @@ impl State {
         }
         // The end of the packet is not the time of its first event.
         if integer.clock.is_some() && !integer.signed && integer.role != Role::TimestampEnd {
-            self.clock = advanced(self.clock, value, bits);
+            self.clock = advance_clock(self.clock, value, bits);
         }
         if let Some(slot) = integer.slot {
             self.set_slot(slot, value);
@@ -129,7 +129,7 @@ impl State {
 }
 
 /// The clock after its low `bits` are known to be `low`: it went forward, less than once round.
-pub(crate) fn advanced(clock: u64, low: u64, bits: u32) -> u64 {
+pub(crate) fn advance_clock(clock: u64, low: u64, bits: u32) -> u64 {
     if bits >= 64 {
         return low;
     }
@@ -139,49 +139,49 @@ pub(crate) fn advanced(clock: u64, low: u64, bits: u32) -> u64 {
 }
 
 /// Decodes one field into `sink`.
-pub(crate) fn decode<S: Sink>(
+pub(crate) fn decode_field<S: Sink>(
     kind: &Type,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     match kind {
         Type::Integer(integer) => {
-            let value = integer_value(integer, cursor, state)?;
+            let value = decode_integer(integer, cursor, state)?;
             sink.integer(integer, value);
         }
         Type::Enumeration(enumeration) => {
-            let value = integer_value(&enumeration.integer, cursor, state)?;
+            let value = decode_integer(&enumeration.integer, cursor, state)?;
             sink.enumeration(enumeration, value);
         }
-        Type::Float(kind) => sink.float(float(*kind, float_value(*kind, cursor)?)),
+        Type::Float(kind) => sink.float(float_from_bits(*kind, decode_float_bits(*kind, cursor)?)),
         Type::Text => sink.text(cursor.string()?),
         Type::Struct(structure) => decode_struct(structure, cursor, state, sink)?,
         Type::Array(array) => decode_array(array, cursor, state, sink)?,
         Type::Sequence(sequence) => decode_sequence(sequence, cursor, state, sink)?,
         Type::Variant(variant) => decode_variant(variant, cursor, state, sink)?,
-        Type::WideText(text) => wide_text(*text, cursor, state, sink)?,
+        Type::WideText(text) => decode_wide_text(*text, cursor, state, sink)?,
     }
     Ok(())
 }
 
 /// The next integer, its sign extended; what depends on it is noted.
 #[inline]
-pub(crate) fn integer_value(
+pub(crate) fn decode_integer(
     integer: &Integer,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
 ) -> Result<u64, DecodeError> {
     if integer.variable {
-        return variable_value(integer, cursor, state);
+        return decode_variable_integer(integer, cursor, state);
     }
     cursor.align(integer.alignment)?;
     let mut value = cursor.take(integer.bits, integer.big_endian)?;
     if integer.reversed {
-        value = reversed(value, integer.bits);
+        value = reverse_low_bits(value, integer.bits);
     }
     if integer.signed {
-        value = sign_extended(value, integer.bits);
+        value = extend_sign(value, integer.bits);
     }
     if !integer.plain {
         state.note(integer, value, integer.bits);
@@ -190,10 +190,10 @@ pub(crate) fn integer_value(
 }
 
 /// An integer of as many bytes as have their highest bit set, and one more (LEB128).
-fn variable_value(
+fn decode_variable_integer(
     integer: &Integer,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
 ) -> Result<u64, DecodeError> {
     cursor.align(8)?;
     let too_long = DecodeError::Integer { bit: cursor.position() };
@@ -227,33 +227,33 @@ fn variable_value(
 const VARIABLE_BITS_MAX: u32 = 70;
 
 /// The lowest `bits` (1 to 64), the last of them as the sign.
-fn sign_extended(value: u64, bits: u32) -> u64 {
+fn extend_sign(value: u64, bits: u32) -> u64 {
     let spare = 64 - bits;
     (((value << spare) as i64) >> spare) as u64
 }
 
 /// The lowest `bits` (1 to 64) the other way round.
-pub(crate) fn reversed(value: u64, bits: u32) -> u64 {
+pub(crate) fn reverse_low_bits(value: u64, bits: u32) -> u64 {
     value.reverse_bits() >> (64 - bits)
 }
 
-fn float_value(float: Float, cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
+fn decode_float_bits(float: Float, cursor: &mut Cursor<'_>) -> Result<u64, DecodeError> {
     cursor.align(float.alignment)?;
     let value = cursor.take(float.bits, float.big_endian)?;
-    Ok(if float.reversed { reversed(value, float.bits) } else { value })
+    Ok(if float.reversed { reverse_low_bits(value, float.bits) } else { value })
 }
 
 /// The number that `bits` stand for in IEEE 754.
-fn float(kind: Float, bits: u64) -> f64 {
+fn float_from_bits(kind: Float, bits: u64) -> f64 {
     match kind.bits {
         64 => f64::from_bits(bits),
         32 => f64::from(f32::from_bits(bits as u32)),
-        _ => half(bits as u16),
+        _ => half_from_bits(bits as u16),
     }
 }
 
 /// A number of 16 bits: sign, five bits of exponent, ten of fraction.
-fn half(bits: u16) -> f64 {
+fn half_from_bits(bits: u16) -> f64 {
     let (exponent, fraction) = (i32::from(bits >> 10 & 31), f64::from(bits & 1023));
     let magnitude = match exponent {
         0 => fraction * 2_f64.powi(-24),
@@ -265,10 +265,10 @@ fn half(bits: u16) -> f64 {
 }
 
 /// The bytes of a text of wide characters, without those that end it.
-pub(crate) fn wide_bytes<'bytes>(
+pub(crate) fn read_wide_bytes<'bytes>(
     kind: WideText,
     cursor: &mut Cursor<'bytes>,
-    state: &State,
+    state: &DecodeState,
 ) -> Result<&'bytes [u8], DecodeError> {
     cursor.align(8)?;
     match kind.end {
@@ -279,14 +279,14 @@ pub(crate) fn wide_bytes<'bytes>(
 }
 
 /// Text of wide characters, as UTF-8. What is no character becomes U+FFFD.
-fn wide_text<S: Sink>(
+fn decode_wide_text<S: Sink>(
     kind: WideText,
     cursor: &mut Cursor<'_>,
-    state: &State,
+    state: &DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     let unit_bytes = kind.encoding.unit_bytes();
-    let bytes = wide_bytes(kind, cursor, state)?;
+    let bytes = read_wide_bytes(kind, cursor, state)?;
     let units = bytes.chunks_exact(unit_bytes).map(|unit| match (kind.encoding, unit) {
         (Encoding::Utf16Be, &[a, b]) => u32::from(u16::from_be_bytes([a, b])),
         (Encoding::Utf16Le, &[a, b]) => u32::from(u16::from_le_bytes([a, b])),
@@ -309,7 +309,7 @@ fn wide_text<S: Sink>(
 pub(crate) fn decode_struct<S: Sink>(
     structure: &Struct,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     cursor.align(structure.alignment)?;
@@ -325,7 +325,7 @@ pub(crate) fn decode_members<S: Sink>(
     members: &[Member],
     runs: &[Run],
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     let mut members = members.iter();
@@ -342,11 +342,11 @@ pub(crate) fn decode_members<S: Sink>(
 fn decode_member<S: Sink>(
     member: &Member,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     if member.hidden {
-        return decode(&member.kind, cursor, state, &mut Skip);
+        return decode_field(&member.kind, cursor, state, &mut Skip);
     }
     sink.member(member);
     // What most often stands between numbers, without a call.
@@ -354,7 +354,7 @@ fn decode_member<S: Sink>(
         sink.text(cursor.string()?);
         return Ok(());
     }
-    decode(&member.kind, cursor, state, sink)
+    decode_field(&member.kind, cursor, state, sink)
 }
 
 /// Decodes the members of a run: with one check of bounds if its bytes are at hand.
@@ -363,13 +363,13 @@ fn decode_run<S: Sink>(
     run: &Run,
     members: &mut Iter<'_, Member>,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     match cursor.run(run.alignment, run.bits, run.reach) {
         Some(bytes) => {
             for (place, member) in run.places.iter().zip(members) {
-                placed(member, place, bytes, state, sink);
+                emit_placed_number(member, place, bytes, state, sink);
             }
             Ok(())
         }
@@ -381,11 +381,11 @@ fn decode_run<S: Sink>(
 
 /// A number at a known place.
 #[inline]
-pub(crate) fn placed<S: Sink>(
+pub(crate) fn emit_placed_number<S: Sink>(
     member: &Member,
     place: &NumberPlace,
     run: &[u8],
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) {
     let value = place.read(run);
@@ -396,17 +396,17 @@ pub(crate) fn placed<S: Sink>(
     }
     if !member.hidden {
         sink.member(member);
-        show(&member.kind, value, sink);
+        emit_number(&member.kind, value, sink);
     }
 }
 
 /// Gives a number to `sink`; `value` holds its bits.
 #[inline]
-fn show<S: Sink>(kind: &Type, value: u64, sink: &mut S) {
+fn emit_number<S: Sink>(kind: &Type, value: u64, sink: &mut S) {
     match kind {
         Type::Integer(integer) => sink.integer(integer, value),
         Type::Enumeration(enumeration) => sink.enumeration(enumeration, value),
-        Type::Float(kind) => sink.float(float(*kind, value)),
+        Type::Float(kind) => sink.float(float_from_bits(*kind, value)),
         // No number.
         _ => {}
     }
@@ -415,81 +415,81 @@ fn show<S: Sink>(kind: &Type, value: u64, sink: &mut S) {
 fn decode_array<S: Sink>(
     array: &Array,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     cursor.align(array.alignment)?;
     if array.text {
-        text(cursor.bytes(array.length)?, sink);
+        emit_text(cursor.bytes(array.length)?, sink);
         return Ok(());
     }
     if array.blob {
-        return blob(&array.element, cursor.bytes(array.length)?, sink);
+        return emit_blob(&array.element, cursor.bytes(array.length)?, sink);
     }
-    elements(&array.element, array.elements, array.length, cursor, state, sink)
+    decode_elements(&array.element, array.elements, array.length, cursor, state, sink)
 }
 
 fn decode_sequence<S: Sink>(
     sequence: &Sequence,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     cursor.align(sequence.alignment)?;
     let length = state.slot(sequence.slot);
     if sequence.text {
-        text(cursor.bytes(length)?, sink);
+        emit_text(cursor.bytes(length)?, sink);
         return Ok(());
     }
     if sequence.blob {
-        return blob(&sequence.element, cursor.bytes(length)?, sink);
+        return emit_blob(&sequence.element, cursor.bytes(length)?, sink);
     }
-    elements(&sequence.element, sequence.elements, length, cursor, state, sink)
+    decode_elements(&sequence.element, sequence.elements, length, cursor, state, sink)
 }
 
 /// Text ends at its first NUL, if it has one.
-fn text<S: Sink>(bytes: &[u8], sink: &mut S) {
+fn emit_text<S: Sink>(bytes: &[u8], sink: &mut S) {
     let length = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     sink.text(bytes.get(..length).unwrap_or_default());
 }
 
-fn blob<S: Sink>(element: &Type, bytes: &[u8], sink: &mut S) -> Result<(), DecodeError> {
+fn emit_blob<S: Sink>(element: &Type, bytes: &[u8], sink: &mut S) -> Result<(), DecodeError> {
     if let Type::Integer(byte) = element {
         sink.blob(byte, bytes);
     }
     Ok(())
 }
 
-fn elements<S: Sink>(
+fn decode_elements<S: Sink>(
     element: &Type,
-    places: Option<Elements>,
+    places: Option<ElementLayout>,
     length: u64,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    take_elements(length, cursor, state)?;
+    charge_elements(length, cursor, state)?;
     sink.begin_array();
     let mut first = 0;
     if let Some(places) = places {
         first = cursor.run_of(places, length, |index, value| {
             sink.element(index);
-            show(element, value, sink);
+            emit_number(element, value, sink);
         });
     }
     for index in first..length {
         sink.element(index);
-        decode(element, cursor, state, sink)?;
+        decode_field(element, cursor, state, sink)?;
     }
     sink.end_array();
     Ok(())
 }
 
 /// Takes so many elements from what the packet may have.
-pub(crate) fn take_elements(
+pub(crate) fn charge_elements(
     length: u64,
     cursor: &Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
 ) -> Result<(), DecodeError> {
     let too_long = DecodeError::Length { bit: cursor.position(), length };
     state.budget = state.budget.checked_sub(length).ok_or(too_long)?;
@@ -499,24 +499,24 @@ pub(crate) fn take_elements(
 fn decode_variant<S: Sink>(
     variant: &Variant,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
-    let Some(option) = chosen_option(variant, cursor, state)? else {
+    let Some(option) = select_option(variant, cursor, state)? else {
         sink.nothing();
         return Ok(());
     };
     sink.begin_variant(option);
-    decode(&option.kind, cursor, state, sink)?;
+    decode_field(&option.kind, cursor, state, sink)?;
     sink.end_variant();
     Ok(())
 }
 
 /// The option that a variant's tag chooses; `None` if there is nothing, as may be.
-pub(crate) fn chosen_option<'v>(
+pub(crate) fn select_option<'v>(
     variant: &'v Variant,
     cursor: &Cursor<'_>,
-    state: &State,
+    state: &DecodeState,
 ) -> Result<Option<&'v VariantOption>, DecodeError> {
     let tag = state.slot(variant.slot);
     let chosen = variant.options.iter().find(|option| {
@@ -534,10 +534,10 @@ mod tests {
 
     #[test]
     fn clock_goes_round_once_at_most() {
-        assert_eq!(advanced(0x0fff_fff0, 0x7ff_fff8, 27), 0x0fff_fff8);
-        assert_eq!(advanced(0x0fff_fff0, 0x000_0001, 27), 0x1000_0001);
-        assert_eq!(advanced(5, 5, 27), 5);
-        assert_eq!(advanced(7, 3, 64), 3);
-        assert_eq!(advanced(u64::MAX, 0, 27), 0);
+        assert_eq!(advance_clock(0x0fff_fff0, 0x7ff_fff8, 27), 0x0fff_fff8);
+        assert_eq!(advance_clock(0x0fff_fff0, 0x000_0001, 27), 0x1000_0001);
+        assert_eq!(advance_clock(5, 5, 27), 5);
+        assert_eq!(advance_clock(7, 3, 64), 3);
+        assert_eq!(advance_clock(u64::MAX, 0, 27), 0);
     }
 }

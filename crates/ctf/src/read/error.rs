@@ -68,7 +68,7 @@ pub enum MetadataProblem {
 impl MetadataProblem {
     /// Makes an error from a message of the JSON parser, without the place, which an error has in
     /// its own form.
-    pub(crate) fn json(error: &serde_json::Error) -> Self {
+    pub(crate) fn from_json_error(error: &serde_json::Error) -> Self {
         let text = error.to_string();
         let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
         Self::Json(what.replace("EOF while", "it ends while"))

@@ -6,7 +6,7 @@
 //! through as any other structure, and so is a header near the end of the bytes at hand.
 
 use super::cursor::Cursor;
-use super::decode::{State, advanced};
+use super::decode::{DecodeState, advance_clock};
 use crate::model::runs::NumberPlace;
 use crate::model::types::{Enumeration, Integer, Member, Role, Struct, Type};
 
@@ -125,13 +125,17 @@ impl HeaderPlan {
     /// Reads the header that comes next, and goes behind it: the event's id, if it has one. `None`,
     /// with nothing changed, if it must be walked through.
     #[inline]
-    pub(crate) fn read(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
+    pub(crate) fn read(
+        &self,
+        cursor: &mut Cursor<'_>,
+        state: &mut DecodeState,
+    ) -> Option<Option<u64>> {
         self.read_word(cursor, state).or_else(|| self.read_shape(cursor, state))
     }
 
     /// Reads a header that is within one word.
     #[inline]
-    fn read_word(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
+    fn read_word(&self, cursor: &mut Cursor<'_>, state: &mut DecodeState) -> Option<Option<u64>> {
         let word = self.word?;
         let (bytes, rest) = cursor.at_hand(self.alignment, 8)?;
         let bytes = <[u8; 8]>::try_from(bytes).ok()?;
@@ -145,13 +149,13 @@ impl HeaderPlan {
         if let Some((_, slot)) = self.tag {
             state.set_slot(slot, tag);
         }
-        state.clock = advanced(state.clock, word.clock.of(read), word.clock_bits);
+        state.clock = advance_clock(state.clock, word.clock.of(read), word.clock_bits);
         Some(word.id.map(|id| id.of(read)))
     }
 
     /// Reads a header of any shape.
     #[inline(never)]
-    fn read_shape(&self, cursor: &mut Cursor<'_>, state: &mut State) -> Option<Option<u64>> {
+    fn read_shape(&self, cursor: &mut Cursor<'_>, state: &mut DecodeState) -> Option<Option<u64>> {
         let (bytes, rest) = cursor.at_hand(self.alignment, self.reach)?;
         let tag = match &self.tag {
             Some((place, _)) => place.read(bytes),
@@ -167,7 +171,7 @@ impl HeaderPlan {
             state.set_slot(slot, tag);
         }
         if let Some((place, bits)) = &shape.clock {
-            state.clock = advanced(state.clock, place.read(bytes), *bits);
+            state.clock = advance_clock(state.clock, place.read(bytes), *bits);
         }
         Some(match &shape.id {
             Id::None => None,

@@ -27,14 +27,19 @@ mod value;
 
 pub use cpu::CpuId;
 pub(crate) use cursor::Cursor;
+pub(crate) use decode::{
+    DecodeState, charge_elements, decode_integer, read_wide_bytes, reverse_low_bits, select_option,
+};
 pub use decode::{Sink, Skip};
-pub(crate) use decode::{State, chosen_option, integer_value, reversed, take_elements, wide_bytes};
 pub use error::{DecodeError, MetadataError, MetadataProblem, TimeError};
 pub use metadata::node::EnvironmentValue;
 pub use replace::{INCOMPLETE, Replacement};
-pub use source::{Bytes, Damage, SourceStream, StreamError, has_whole_end, packets_stand_alone};
+pub use source::{
+    ByteSource, Damage, SourceStream, StreamError, has_full_end_timestamp, packets_stand_alone,
+};
 pub use stream::{
-    Body, Carry, EventHeader, EventSink, Loss, Lost, Packet, StreamDecoder, WholeEvent, Window,
+    EventBody, EventHeader, EventSink, Loss, LossKind, Packet, ResumeState, StreamDecoder,
+    WholeEvent, Window,
 };
 pub use trace::{Clock, ClockClass, EventClass, StreamClass, Trace, TraceIdentity};
 pub use value::{Event, StreamEvents, Value, read_stream, read_trace};

@@ -1,5 +1,5 @@
-//! One stream read through a window, whatever its size: the bytes come from a [`Bytes`], mostly
-//! a file, and no more of them are held than a window's, or one event's if that is larger.
+//! One stream read through a window, whatever its size: the bytes come from a [`ByteSource`],
+//! mostly a file, and no more of them are held than a window's, or one event's if that is larger.
 //!
 //! Damage does not end a stream while the next packet can still be found.
 
@@ -10,12 +10,12 @@ use trackway_console::IoError;
 
 use super::decode::Sink;
 use super::error::DecodeError;
-use super::stream::{Body, Loss, Packet, StreamDecoder, Window};
+use super::stream::{EventBody, Loss, Packet, StreamDecoder, Window};
 use super::trace::{StreamClass, Trace};
 use crate::model::types::{Integer, Role, Type};
 
 /// Something that has bytes at offsets.
-pub trait Bytes {
+pub trait ByteSource {
     /// Returns the number of bytes.
     fn length(&self) -> u64;
     /// Reads bytes at `offset` into `buffer`; how many. 0 is the end.
@@ -36,7 +36,7 @@ pub trait Bytes {
     }
 }
 
-impl<B: Bytes + ?Sized> Bytes for &B {
+impl<B: ByteSource + ?Sized> ByteSource for &B {
     fn length(&self) -> u64 {
         (**self).length()
     }
@@ -46,7 +46,7 @@ impl<B: Bytes + ?Sized> Bytes for &B {
     }
 }
 
-impl Bytes for [u8] {
+impl ByteSource for [u8] {
     fn length(&self) -> u64 {
         self.len() as u64
     }
@@ -119,9 +119,9 @@ pub enum Damage {
 }
 
 /// Nanoseconds shown as seconds.
-struct Seconds(u64);
+struct DisplayAsSeconds(u64);
 
-impl std::fmt::Display for Seconds {
+impl std::fmt::Display for DisplayAsSeconds {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         const NS_PER_SECOND: u64 = 1_000_000_000;
         write!(formatter, "{}.{:09} s", self.0 / NS_PER_SECOND, self.0 % NS_PER_SECOND)
@@ -143,11 +143,11 @@ impl std::fmt::Display for StreamError {
                 write!(formatter, "the text of the event at bit {bit} is too large")
             }
             Damage::Backward { bit, ns } => {
-                let by = Seconds(*ns);
+                let by = DisplayAsSeconds(*ns);
                 write!(formatter, "time goes backward by {by} at the event at bit {bit}")
             }
             Damage::EndsFirst { ns } => {
-                write!(formatter, "the packet ends {} before it begins", Seconds(*ns))
+                write!(formatter, "the packet ends {} before it begins", DisplayAsSeconds(*ns))
             }
         }
     }
@@ -187,7 +187,7 @@ pub struct SourceStream<B> {
     next: u64,
 }
 
-impl<B: Bytes> SourceStream<B> {
+impl<B: ByteSource> SourceStream<B> {
     /// A reader before the first packet.
     pub fn new(bytes: B) -> Self {
         let length = bytes.length();
@@ -250,7 +250,7 @@ impl<B: Bytes> SourceStream<B> {
     pub fn peek(&mut self, trace: &Trace) -> Option<Packet> {
         let mut decoder = StreamDecoder::new(trace);
         let (next_at, next) = self.next();
-        let packet = self.begin(&mut decoder, &mut super::decode::Skip, |_| {}).ok();
+        let packet = self.begin_packet(&mut decoder, &mut super::decode::Skip, |_| {}).ok();
         self.go_to(next_at, next);
         packet
     }
@@ -262,7 +262,7 @@ impl<B: Bytes> SourceStream<B> {
     }
 
     /// Begins the next packet; see [`StreamDecoder::begin_packet`]. There must be one.
-    pub fn begin<S: Sink>(
+    pub fn begin_packet<S: Sink>(
         &mut self,
         decoder: &mut StreamDecoder<'_>,
         sink: &mut S,
@@ -309,13 +309,13 @@ impl<B: Bytes> SourceStream<B> {
     ///
     /// After an error, the current packet is over.
     #[inline(always)]
-    pub fn event<'trace, T>(
+    pub fn read_event<'trace, T>(
         &mut self,
         decoder: &mut StreamDecoder<'trace>,
-        mut read: impl FnMut(Body<'_, '_, 'trace>) -> Result<T, DecodeError>,
+        mut read: impl FnMut(EventBody<'_, '_, 'trace>) -> Result<T, DecodeError>,
     ) -> Result<Option<T>, StreamError> {
         loop {
-            let read = match decoder.event(self.window()) {
+            let read = match decoder.begin_event(self.window()) {
                 Ok(Some(body)) => read(body),
                 Ok(None) => return self.end_packet().map(|()| None),
                 Err(error) => Err(error),
@@ -422,18 +422,18 @@ pub fn packets_stand_alone(class: &StreamClass) -> bool {
     let sets_clock = |integer: &Integer| {
         integer.role == Role::TimestampBegin && integer.clock.is_some() && !integer.signed
     };
-    class.clock.is_none() || context_has_64_bits(class, sets_clock)
+    class.clock.is_none() || context_has_64_bit_integer(class, sets_clock)
 }
 
 /// Returns true if packets of a class have all bits of the clock at their end. Fewer bits are not
 /// extended.
-pub fn has_whole_end(class: &StreamClass) -> bool {
-    context_has_64_bits(class, |integer| integer.role == Role::TimestampEnd)
+pub fn has_full_end_timestamp(class: &StreamClass) -> bool {
+    context_has_64_bit_integer(class, |integer| integer.role == Role::TimestampEnd)
 }
 
 /// Returns true if the packet context of a class has an integer of 64 bits for which `holds` is
 /// true.
-fn context_has_64_bits(class: &StreamClass, holds: impl Fn(&Integer) -> bool) -> bool {
+fn context_has_64_bit_integer(class: &StreamClass, holds: impl Fn(&Integer) -> bool) -> bool {
     let members = match &class.packet_context {
         Some(Type::Struct(context)) => &context.members[..],
         _ => &[],

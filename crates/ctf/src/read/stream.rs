@@ -6,11 +6,13 @@
 //! [`DecodeError::Truncated`], nothing has changed, and the caller tries again with more.
 
 use super::cursor::Cursor;
-use super::decode::{Counts, Sink, Skip, State, decode, decode_members, placed};
+use super::decode::{
+    Counts, DecodeState, Sink, Skip, decode_field, decode_members, emit_placed_number,
+};
 use super::error::DecodeError;
 use super::replace::{Replacement, Replacing};
 use super::trace::{EventClass, StreamClass, Trace};
-use crate::model::runs::{Flat, Placed};
+use crate::model::runs::{FlatLayout, PlacedNumber};
 use crate::model::scope::{SCOPES, Scope};
 use crate::model::types::{Role, Type};
 
@@ -60,7 +62,7 @@ pub struct Packet {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Loss {
     /// The lost things.
-    pub what: Lost,
+    pub what: LossKind,
     /// Number of lost things; `None` if the first packet of a stream reports losses, which may have
     /// been before it.
     pub count: Option<u64>,
@@ -70,7 +72,7 @@ pub struct Loss {
 
 /// Things that can be lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum LossKind {
     /// Events.
     Events,
     /// Whole packets.
@@ -101,12 +103,12 @@ impl EventSink for Skip {
 /// State that a stream's packets leave for those that follow: enough to go on from the next packet
 /// later, even with metadata that has grown meanwhile.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Carry {
+pub struct ResumeState {
     packet: Option<Packet>,
     clock: u64,
 }
 
-impl Carry {
+impl ResumeState {
     /// When the latest packet ended, by the stream's clock; `None` before the first packet, and
     /// where packets do not say so.
     pub fn clock(&self) -> Option<u64> {
@@ -124,7 +126,7 @@ impl Carry {
 pub struct StreamDecoder<'trace> {
     trace: &'trace Trace,
     class: Option<(usize, &'trace StreamClass)>,
-    state: State,
+    state: DecodeState,
     packet: Option<Packet>,
     /// Next bit of the current packet.
     position: u64,
@@ -138,7 +140,7 @@ impl<'trace> StreamDecoder<'trace> {
         Self {
             trace,
             class: None,
-            state: State::new(trace.slots),
+            state: DecodeState::new(trace.slots),
             packet: None,
             position: 0,
             end: 0,
@@ -146,7 +148,7 @@ impl<'trace> StreamDecoder<'trace> {
     }
 
     /// A decoder that goes on behind the packets that left `carry`.
-    pub fn resumed(trace: &'trace Trace, carry: Carry) -> Self {
+    pub fn resume(trace: &'trace Trace, carry: ResumeState) -> Self {
         let mut decoder = Self::new(trace);
         decoder.packet = carry.packet;
         decoder.state.clock = carry.clock;
@@ -164,8 +166,8 @@ impl<'trace> StreamDecoder<'trace> {
     }
 
     /// Returns the state that the packets so far leave for the next. To be called between packets.
-    pub const fn carry(&self) -> Carry {
-        Carry { packet: self.packet, clock: self.state.clock }
+    pub const fn resume_state(&self) -> ResumeState {
+        ResumeState { packet: self.packet, clock: self.state.clock }
     }
 
     /// The class of the stream, known from its first packet on.
@@ -203,7 +205,7 @@ impl<'trace> StreamDecoder<'trace> {
         state.budget = available_bits.saturating_add(SPARE_ELEMENTS);
         let mut cursor = Cursor::new(window.bytes, window.start, 0, available_bits);
         if let Some(header) = &self.trace.packet_header {
-            decode(header, &mut cursor, &mut state, &mut Skip)?;
+            decode_field(header, &mut cursor, &mut state, &mut Skip)?;
         }
         if let Some(found) = state.role(Role::Magic).filter(|&magic| magic != PACKET_MAGIC) {
             return Err(DecodeError::Magic { found });
@@ -213,19 +215,19 @@ impl<'trace> StreamDecoder<'trace> {
             // First without `sink`, which gets all of a context or nothing: a caller whose window
             // was too small tries again.
             let (mut again, mut state_again) = (cursor, state.clone());
-            decode(context, &mut cursor, &mut state, &mut Skip)?;
+            decode_field(context, &mut cursor, &mut state, &mut Skip)?;
             if !context.is_hidden() {
-                decode(context, &mut again, &mut state_again, sink)?;
+                decode_field(context, &mut again, &mut state_again, sink)?;
             }
         }
-        let packet = packet(index, &state);
+        let packet = packet_from_roles(index, &state);
         let content = packet.content_bits.unwrap_or(available_bits);
         let whole = packet.packet_bits.unwrap_or(available_bits);
         if content > whole || content < cursor.position() || !whole.is_multiple_of(8) || whole == 0
         {
             return Err(DecodeError::Sizes { content, packet: whole });
         }
-        losses(self.packet.as_ref(), &packet, class, &mut lost);
+        report_losses(self.packet.as_ref(), &packet, class, &mut lost);
         state.budget = content.saturating_add(SPARE_ELEMENTS);
         self.state = state;
         self.class = Some((index, class));
@@ -235,7 +237,10 @@ impl<'trace> StreamDecoder<'trace> {
         Ok(packet)
     }
 
-    fn stream_class(&self, state: &State) -> Result<(usize, &'trace StreamClass), DecodeError> {
+    fn stream_class(
+        &self,
+        state: &DecodeState,
+    ) -> Result<(usize, &'trace StreamClass), DecodeError> {
         let streams = &self.trace.streams;
         let mut found = streams.iter().enumerate();
         let id = state.role(Role::StreamClass);
@@ -257,10 +262,10 @@ impl<'trace> StreamDecoder<'trace> {
     // Inlined, as all on the way of most events: else headers go through memory, in pieces of
     // different sizes, which costs a third of what decoding a small event does.
     #[inline(always)]
-    pub fn event<'d, 'w>(
+    pub fn begin_event<'d, 'w>(
         &'d mut self,
         window: Window<'w>,
-    ) -> Result<Option<Body<'d, 'w, 'trace>>, DecodeError> {
+    ) -> Result<Option<EventBody<'d, 'w, 'trace>>, DecodeError> {
         let Some((_, stream)) = self.class.filter(|_| self.position < self.end) else {
             if let Some(end) = self.packet.and_then(|packet| packet.timestamp_end) {
                 self.state.clock = self.state.clock.max(end);
@@ -283,7 +288,14 @@ impl<'trace> StreamDecoder<'trace> {
         match (class, time) {
             (Some(class), Ok(time)) => {
                 let header = EventHeader { class, clock, time };
-                Ok(Some(Body { header, stream, cursor, before, replacement: None, decoder: self }))
+                Ok(Some(EventBody {
+                    header,
+                    stream,
+                    cursor,
+                    before,
+                    replacement: None,
+                    decoder: self,
+                }))
             }
             (class, time) => {
                 self.state.restore(before);
@@ -305,7 +317,7 @@ impl<'trace> StreamDecoder<'trace> {
     ) -> Result<Option<u64>, DecodeError> {
         self.state.roles[Role::EventClass as usize] = None;
         if let Some(header) = &class.event_header {
-            let decoded = decode(header, cursor, &mut self.state, &mut Skip);
+            let decoded = decode_field(header, cursor, &mut self.state, &mut Skip);
             decoded.inspect_err(|_| self.state.restore(before))?;
         }
         Ok(self.state.role(Role::EventClass))
@@ -314,7 +326,7 @@ impl<'trace> StreamDecoder<'trace> {
 
 /// An event of which the header has been read: its body comes next.
 #[derive(Debug)]
-pub struct Body<'d, 'w, 'trace> {
+pub struct EventBody<'d, 'w, 'trace> {
     /// Content of the header.
     pub header: EventHeader<'trace>,
     stream: &'trace StreamClass,
@@ -329,7 +341,7 @@ pub struct Body<'d, 'w, 'trace> {
     decoder: &'d mut StreamDecoder<'trace>,
 }
 
-impl<'w, 'trace> Body<'_, 'w, 'trace> {
+impl<'w, 'trace> EventBody<'_, 'w, 'trace> {
     /// Returns the start of the event in the packet, in bits.
     pub fn position_bits(&self) -> u64 {
         self.cursor.position()
@@ -350,8 +362,8 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
         self.end(read)
     }
 
-    /// Passes over it, as [`Body::read`] reads it; at once if all events of its class are of one
-    /// size.
+    /// Passes over it, as [`EventBody::read`] reads it; at once if all events of its class are of
+    /// one size.
     pub fn skip(mut self) -> Result<(), DecodeError> {
         self.replacement = None;
         let cursor = &mut self.cursor;
@@ -369,13 +381,15 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     ///
     /// # Errors
     ///
-    /// As [`Body::read`]. Then it may still be read, with the same error.
+    /// As [`EventBody::read`]. Then it may still be read, with the same error.
     pub fn peek<S: EventSink>(&mut self, sink: &mut S) -> Result<(), DecodeError> {
         let (mut cursor, state) = (self.cursor, &mut self.decoder.state);
         let (classes, counts) = ((self.stream, self.header.class), state.counts());
         let read = match self.replacement {
             None => read_body(classes, &mut cursor, state, sink),
-            Some(by) => walk(classes, 0, &mut cursor, state, &mut Replacing::new(sink, by)),
+            Some(by) => {
+                decode_scopes(classes, 0, &mut cursor, state, &mut Replacing::new(sink, by))
+            }
         };
         // What fields say of others, they say again when it is read.
         state.restore(counts);
@@ -387,10 +401,10 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     pub fn with_replacement<R>(
         &self,
         by: Replacement<'_>,
-        use_it: impl FnOnce(Body<'_, 'w, 'trace>) -> R,
+        use_it: impl FnOnce(EventBody<'_, 'w, 'trace>) -> R,
     ) -> R {
         let mut decoder = self.decoder.clone();
-        use_it(Body {
+        use_it(EventBody {
             header: self.header,
             stream: self.stream,
             cursor: self.cursor,
@@ -404,7 +418,7 @@ impl<'w, 'trace> Body<'_, 'w, 'trace> {
     ///
     /// # Errors
     ///
-    /// Those of [`Body::skip`].
+    /// Those of [`EventBody::skip`].
     pub fn whole(self) -> Result<WholeEvent<'w, 'trace>, DecodeError> {
         let mut state = self.decoder.state.clone();
         state.restore(self.before);
@@ -434,7 +448,7 @@ pub struct WholeEvent<'w, 'trace> {
     /// At its header.
     pub(crate) cursor: Cursor<'w>,
     /// State of the decoder before the header.
-    pub(crate) state: State,
+    pub(crate) state: DecodeState,
 }
 
 /// Reads what follows an event's header.
@@ -442,7 +456,7 @@ pub struct WholeEvent<'w, 'trace> {
 fn read_body<S: EventSink>(
     (stream, class): (&StreamClass, &EventClass),
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     let scopes = match &class.flat {
@@ -456,7 +470,7 @@ fn read_body<S: EventSink>(
         return Ok(());
     }
     let mut others = *cursor;
-    let read = walk((stream, class), scopes, &mut others, state, sink);
+    let read = decode_scopes((stream, class), scopes, &mut others, state, sink);
     *cursor = others;
     read
 }
@@ -465,23 +479,23 @@ fn read_body<S: EventSink>(
 /// else is in these parts.
 #[inline(always)]
 fn read_flat<S: EventSink>(
-    flat: &Flat,
+    flat: &FlatLayout,
     bytes: &[u8],
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     for part in flat.parts() {
         sink.begin_scope(part.scope);
         sink.begin_struct();
-        for Placed { place, member } in part.numbers.iter() {
+        for PlacedNumber { place, member } in part.numbers.iter() {
             match &member.kind {
                 // Nearly always, without a call.
                 Type::Integer(integer) if integer.plain && !member.hidden => {
                     sink.member(member);
                     sink.integer(integer, place.read(bytes));
                 }
-                _ => placed(member, place, bytes, state, sink),
+                _ => emit_placed_number(member, place, bytes, state, sink),
             }
         }
         for member in part.texts.iter() {
@@ -502,11 +516,11 @@ fn read_flat<S: EventSink>(
 
 /// Reads an event's parts from number `first` on, whatever they are.
 #[inline(never)]
-fn walk<S: EventSink>(
+fn decode_scopes<S: EventSink>(
     (stream, class): (&StreamClass, &EventClass),
     first: usize,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     let scopes = [
@@ -516,28 +530,28 @@ fn walk<S: EventSink>(
     ];
     for (scope, kind) in scopes.into_iter().skip(first) {
         if let Some(kind) = kind {
-            walk_part(scope, kind, cursor, state, sink)?;
+            decode_scope(scope, kind, cursor, state, sink)?;
         }
     }
     Ok(())
 }
 
 /// Reads a part of an event, whatever it is.
-fn walk_part<S: EventSink>(
+fn decode_scope<S: EventSink>(
     scope: Scope,
     kind: &Type,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
+    state: &mut DecodeState,
     sink: &mut S,
 ) -> Result<(), DecodeError> {
     if kind.is_hidden() {
-        return decode(kind, cursor, state, &mut Skip);
+        return decode_field(kind, cursor, state, &mut Skip);
     }
     sink.begin_scope(scope);
-    decode(kind, cursor, state, sink)
+    decode_field(kind, cursor, state, sink)
 }
 
-fn packet(stream: usize, state: &State) -> Packet {
+fn packet_from_roles(stream: usize, state: &DecodeState) -> Packet {
     let (content, packet) = (state.role(Role::ContentSize), state.role(Role::PacketSize));
     Packet {
         stream,
@@ -552,7 +566,7 @@ fn packet(stream: usize, state: &State) -> Packet {
 }
 
 /// Returns the losses between two packets, by babeltrace2's rules (see the `write` module).
-fn losses(
+fn report_losses(
     before: Option<&Packet>,
     packet: &Packet,
     class: &StreamClass,
@@ -569,17 +583,15 @@ fn losses(
         };
         if count.unwrap_or(total) != 0 {
             let between = between(from, packet.timestamp_end);
-            lost(Loss { what: Lost::Events, count, between });
+            lost(Loss { what: LossKind::Events, count, between });
         }
     }
     let previous = before.and_then(|before| before.sequence);
-    if let (Some(previous), Some(sequence)) = (previous, packet.sequence) {
-        let step = sequence.wrapping_sub(previous);
-        if step > 1 {
-            let from = before.and_then(|before| before.timestamp_end);
-            let between = between(from, packet.timestamp_begin);
-            lost(Loss { what: Lost::Packets, count: Some(step - 1), between });
-        }
+    let step = previous.zip(packet.sequence).map(|(before, now)| now.wrapping_sub(before));
+    if let Some(step) = step.filter(|&step| step > 1) {
+        let from = before.and_then(|before| before.timestamp_end);
+        let (count, between) = (Some(step - 1), between(from, packet.timestamp_begin));
+        lost(Loss { what: LossKind::Packets, count, between });
     }
 }
 

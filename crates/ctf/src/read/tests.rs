@@ -11,38 +11,44 @@ use crate::read::value::ValueSink;
 use crate::read::{DecodeError, Trace};
 
 /// Takes away all that was worked out for speed; how much that was.
-fn strip(trace: &mut Trace) -> usize {
+fn remove_fast_paths(trace: &mut Trace) -> usize {
     let mut found = 0;
-    trace.packet_header.iter_mut().for_each(|kind| found += strip_type(kind));
+    trace.packet_header.iter_mut().for_each(|kind| found += remove_type_fast_paths(kind));
     for stream in &mut trace.streams {
         found += usize::from(stream.header_plan.take().is_some());
         let scopes =
             [&mut stream.packet_context, &mut stream.event_header, &mut stream.event_context];
-        scopes.into_iter().flatten().for_each(|kind| found += strip_type(kind));
+        scopes.into_iter().flatten().for_each(|kind| found += remove_type_fast_paths(kind));
         for event in &mut stream.events {
             found += usize::from(event.fixed.take().is_some());
             found += usize::from(event.flat.take().is_some());
             let parts = [&mut event.context, &mut event.fields];
-            parts.into_iter().flatten().for_each(|kind| found += strip_type(kind));
+            parts.into_iter().flatten().for_each(|kind| found += remove_type_fast_paths(kind));
         }
     }
     found
 }
 
-fn strip_type(kind: &mut Type) -> usize {
+fn remove_type_fast_paths(kind: &mut Type) -> usize {
     match kind {
         Type::Struct(structure) => {
             let runs = std::mem::take(&mut structure.runs).len();
-            runs + structure.members.iter_mut().map(|m| strip_type(&mut m.kind)).sum::<usize>()
+            runs + structure
+                .members
+                .iter_mut()
+                .map(|m| remove_type_fast_paths(&mut m.kind))
+                .sum::<usize>()
         }
         Type::Array(array) => {
-            usize::from(array.elements.take().is_some()) + strip_type(&mut array.element)
+            usize::from(array.elements.take().is_some())
+                + remove_type_fast_paths(&mut array.element)
         }
         Type::Sequence(sequence) => {
-            usize::from(sequence.elements.take().is_some()) + strip_type(&mut sequence.element)
+            usize::from(sequence.elements.take().is_some())
+                + remove_type_fast_paths(&mut sequence.element)
         }
         Type::Variant(variant) => {
-            variant.options.iter_mut().map(|option| strip_type(&mut option.kind)).sum()
+            variant.options.iter_mut().map(|option| remove_type_fast_paths(&mut option.kind)).sum()
         }
         _ => 0,
     }
@@ -53,7 +59,7 @@ type Event = (u64, u64, Option<i64>, String);
 
 /// Reads an event by each of `windows` in turn until one is large enough; what came of it, and
 /// the errors on the way.
-fn step(
+fn read_by_windows(
     decoder: &mut StreamDecoder<'_>,
     windows: &[Window<'_>],
 ) -> (Vec<DecodeError>, Option<Event>) {
@@ -61,7 +67,7 @@ fn step(
     for window in windows {
         let before = (decoder.position, decoder.state.counts());
         let mut sink = ValueSink::default();
-        let read = match decoder.event(*window) {
+        let read = match decoder.begin_event(*window) {
             Ok(None) => return (errors, None),
             Ok(Some(body)) => {
                 let EventHeader { class, clock, time } = body.header;
@@ -80,18 +86,18 @@ fn step(
 
 /// Numbers of fast paths that were prepared, of events, and of events that were read again.
 #[derive(Default)]
-struct Compared {
+struct ComparisonCounts {
     worked_out: usize,
     events: usize,
     cut: usize,
 }
 
-fn compare(seed: u64, total: &mut Compared) {
+fn compare_fast_with_walk(seed: u64, total: &mut ComparisonCounts) {
     let mut random = Random(seed);
     let metadata = random_metadata(&mut random, Limits::Format);
     let parse = || Trace::parse(metadata.as_bytes()).unwrap_or_else(|e| panic!("{e}: {metadata}"));
     let (fast, mut slow) = (parse(), parse());
-    total.worked_out += strip(&mut slow);
+    total.worked_out += remove_fast_paths(&mut slow);
     let bytes = random_packet(&mut random, &metadata, 400);
     let whole = Window::whole(&bytes);
     let [mut fast, mut slow] = [&fast, &slow].map(StreamDecoder::new);
@@ -107,10 +113,10 @@ fn compare(seed: u64, total: &mut Compared) {
         let windows = [Window::whole(&bytes[..cut]), whole];
         // One never sees the piece, one only passes over the event.
         let mut others = [slow.clone(), fast.clone()];
-        let found = step(&mut fast, &windows);
-        assert_eq!(found, step(&mut slow, &windows), "seed {seed}: {metadata}");
+        let found = read_by_windows(&mut fast, &windows);
+        assert_eq!(found, read_by_windows(&mut slow, &windows), "seed {seed}: {metadata}");
         let [uncut, skipping] = &mut others;
-        assert_eq!(found.1, step(uncut, &[whole]).1, "seed {seed}: {metadata}");
+        assert_eq!(found.1, read_by_windows(uncut, &[whole]).1, "seed {seed}: {metadata}");
         for decoder in [&slow, &*uncut] {
             assert_eq!(fast.position, decoder.position, "seed {seed}: {metadata}");
             assert_eq!(fast.state.clock, decoder.state.clock, "seed {seed}: {metadata}");
@@ -120,7 +126,7 @@ fn compare(seed: u64, total: &mut Compared) {
         if found.1.is_none() {
             break;
         }
-        let body = skipping.event(whole).expect("a header").expect("an event");
+        let body = skipping.begin_event(whole).expect("a header").expect("an event");
         body.skip().expect("a body");
         assert_eq!(fast.position, skipping.position, "seed {seed}: {metadata}");
         total.events += 1;
@@ -130,11 +136,11 @@ fn compare(seed: u64, total: &mut Compared) {
 
 #[test]
 fn fast_paths_find_what_the_walk_finds() {
-    let mut total = Compared::default();
+    let mut total = ComparisonCounts::default();
     for seed in 0..1500 {
-        compare(seed, &mut total);
+        compare_fast_with_walk(seed, &mut total);
     }
-    let Compared { worked_out, events, cut } = total;
+    let ComparisonCounts { worked_out, events, cut } = total;
     // Or else nothing was compared.
     assert!(worked_out > 5000 && events > 5000 && cut > 500, "{worked_out} {events} {cut}");
 }
@@ -162,14 +168,14 @@ fn ranges_that_end_before_they_begin_select_no_header() {
     }
     let parse = || Trace::parse(metadata.as_bytes()).expect("metadata");
     let (fast, mut slow) = (parse(), parse());
-    assert!(strip(&mut slow) > 0);
+    assert!(remove_fast_paths(&mut slow) > 0);
     for trace in [&fast, &slow] {
         let window = Window::whole(&packet);
         let mut decoder = StreamDecoder::new(trace);
         let mut sink = ValueSink::default();
         decoder.begin_packet(window, packet.len() as u64, &mut sink, |_| {}).expect("a packet");
         let times = std::iter::from_fn(|| {
-            let body = decoder.event(window).expect("a header")?;
+            let body = decoder.begin_event(window).expect("a header")?;
             let time = body.header.time;
             body.read(&mut sink).expect("a body");
             time

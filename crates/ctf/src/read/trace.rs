@@ -8,7 +8,7 @@ use super::metadata::node::EnvironmentValue;
 use super::metadata::{json, packetized, parser, resolve};
 use super::stream::PACKET_MAGIC;
 use crate::model::Uuid;
-use crate::model::runs::Flat;
+use crate::model::runs::FlatLayout;
 use crate::model::types::{Role, Struct, Type};
 
 /// The identity of a trace in CTF 2.
@@ -71,10 +71,10 @@ pub struct Trace {
 impl Trace {
     /// Reads metadata: plain text, or text in packets; TSDL (CTF 1.8) or JSON (CTF 2).
     pub fn parse(metadata: &[u8]) -> Result<Self, MetadataError> {
-        let text = packetized::text(metadata)?;
+        let text = packetized::extract_text(metadata)?;
         let is_json = json::is_version_2(&text);
         let document = if is_json { json::parse(&text)? } else { parser::parse(&text)? };
-        resolve::resolve(&document)
+        resolve::resolve_document(&document)
     }
 
     /// The version of CTF: 1 (which is 1.8) or 2.
@@ -270,7 +270,7 @@ pub struct EventClass {
     /// the same for all of them.
     pub(crate) fixed: Option<Vec<(u64, u64)>>,
     /// The same parts, if all are numbers at known places.
-    pub(crate) flat: Option<Flat>,
+    pub(crate) flat: Option<FlatLayout>,
 }
 
 impl EventClass {
@@ -421,20 +421,23 @@ impl Clock {
         let total = i128::from(seconds) * i128::from(frequency) + i128::from(cycles);
         let seconds = total.div_euclid(i128::from(frequency));
         let rest = total.rem_euclid(i128::from(frequency)) as u64;
-        let base = seconds * i128::from(NS_PER_SECOND) + i128::from(scaled(frequency, rest));
+        let base = seconds * i128::from(NS_PER_SECOND) + i128::from(cycles_to_ns(frequency, rest));
         Some(Self { frequency, base_ns: i64::try_from(base).ok()? })
     }
 
     /// Nanoseconds since the clock's origin at the value `cycles`.
     pub fn ns_from_origin(&self, cycles: u64) -> Result<i64, TimeError> {
-        let ns =
-            if self.frequency == NS_PER_SECOND { cycles } else { scaled(self.frequency, cycles) };
+        let ns = if self.frequency == NS_PER_SECOND {
+            cycles
+        } else {
+            cycles_to_ns(self.frequency, cycles)
+        };
         self.base_ns.checked_add_unsigned(ns).ok_or(TimeError { cycles })
     }
 }
 
 /// Cycles as nanoseconds, rounded as babeltrace2 rounds (by a double).
-fn scaled(frequency: u64, cycles: u64) -> u64 {
+fn cycles_to_ns(frequency: u64, cycles: u64) -> u64 {
     if frequency == NS_PER_SECOND {
         return cycles;
     }

@@ -120,7 +120,7 @@ fn read_packet(
     read.packets.push(packet);
     let size = packet.packet_bits.map_or(Some(bytes.len()), |bits| usize::try_from(bits / 8).ok());
     let size = size.filter(|&size| size <= bytes.len());
-    while let Some(body) = decoder.event(window)? {
+    while let Some(body) = decoder.begin_event(window)? {
         let (header, mut sink) = (body.header, ValueSink::default());
         body.read(&mut sink)?;
         let mut event = Event {

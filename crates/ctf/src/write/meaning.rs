@@ -46,11 +46,11 @@ use super::metadata::{Integer, Quoted};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meaning {
     /// By name: one of some values, some bits, or both.
-    Names(Arc<Names>),
+    Names(Arc<ValueNames>),
     /// The result of a call, or the negative number of one of these errors.
     Result {
         /// Names of errors, by their numbers.
-        errors: Arc<Names>,
+        errors: Arc<ValueNames>,
         /// True if a value that is no error is an address.
         is_address: bool,
     },
@@ -67,21 +67,21 @@ pub enum Meaning {
     /// A byte of a UUID.
     Uuid,
     /// By name, of those that have in the upper half of their values the number that stands before.
-    NamesBehind(Arc<Names>),
+    NamesBehind(Arc<ValueNames>),
     /// In base 8, but for what of it has a name.
-    Mode(Arc<Names>),
+    Mode(Arc<ValueNames>),
     /// In base 16, but for what has a name.
-    Address(Arc<Names>),
+    Address(Arc<ValueNames>),
     /// A set of these signals, the first in the lowest bit.
-    Signals(Arc<Names>),
+    Signals(Arc<ValueNames>),
     /// Status of a process from wait(2), with names of signals.
-    Status(Arc<Names>),
+    Status(Arc<ValueNames>),
 }
 
 /// Names of values: what is in `choice_mask` is one of `choices`, and each other bit may be one of
 /// `flags`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct ValueNames {
     /// Bits that together are one of the choices.
     pub choice_mask: u64,
     /// Values of those bits.
@@ -101,7 +101,7 @@ pub struct TypeDeclaration {
     pub text: String,
 }
 
-impl Names {
+impl ValueNames {
     /// Returns a hash that differs between tables with different content.
     fn hash(&self) -> u64 {
         let mut bytes = self.choice_mask.to_le_bytes().to_vec();
@@ -116,7 +116,7 @@ impl Names {
         if self.hidden != 0 {
             bytes.extend(self.hidden.to_le_bytes());
         }
-        trackway_schema::hash(&bytes)
+        trackway_schema::fnv1a_hash(&bytes)
     }
 
     fn declarations(&self) -> impl Iterator<Item = TypeDeclaration> {
@@ -144,7 +144,7 @@ impl Names {
 
 impl Meaning {
     /// Returns the type of the numbers in a field, of which each may have a meaning.
-    pub const fn scalar(kind: &FieldKind) -> Option<Scalar> {
+    pub const fn scalar_of_field(kind: &FieldKind) -> Option<Scalar> {
         match kind {
             FieldKind::Scalar(scalar)
             | FieldKind::Array(scalar, _)
@@ -153,7 +153,7 @@ impl Meaning {
         }
     }
 
-    const fn names(&self) -> Option<&Arc<Names>> {
+    const fn names(&self) -> Option<&Arc<ValueNames>> {
         match self {
             Self::Names(names) | Self::NamesBehind(names) | Self::Result { errors: names, .. } => {
                 Some(names)
@@ -205,7 +205,7 @@ impl Meaning {
 }
 
 /// The name of the type that a line of metadata declares as [`Meaning::declarations`] do.
-pub fn declared_type(line: &str) -> Option<&str> {
+pub fn parse_declared_type_name(line: &str) -> Option<&str> {
     let alias = line.strip_prefix("typealias ").and_then(|rest| rest.split_once(" := "));
     let table = line.strip_prefix("enum ").and_then(|rest| rest.split_once(" : "));
     let name = match (alias, table) {

@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use trackway_schema::context::{Context, ContextType, TABLE, bytes_of};
+use trackway_schema::context::{Context, ContextType, TABLE, record_bytes_of};
 use trackway_schema::{EventDescription, Field, FieldKind, Label, Scalar};
 
 use super::meaning::Meaning;
@@ -71,7 +71,7 @@ enum Alternative {
 impl Contexts {
     /// Bytes that the contexts of programs take in each record, those of applications not counted.
     pub const fn size_bytes(&self) -> usize {
-        bytes_of(self.bits)
+        record_bytes_of(self.bits)
     }
 
     const fn is_empty(&self) -> bool {

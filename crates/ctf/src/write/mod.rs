@@ -37,7 +37,7 @@ mod metadata;
 mod packet;
 mod rewrite;
 
-pub use meaning::{Meaning, Names, TypeDeclaration, declared_type};
+pub use meaning::{Meaning, TypeDeclaration, ValueNames, parse_declared_type_name};
 pub use metadata::{
     Contexts, Domain, TraceDescription, application_member, application_tag, event_declaration,
     event_declaration_meaning, metadata_preamble, stream_declaration,

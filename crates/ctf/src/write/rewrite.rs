@@ -11,9 +11,9 @@
 //! only the header is kept until the end, for its sizes.
 
 use crate::read::{
-    Cursor, DecodeError, Enumeration, Integer, Role, State, StreamClass, StreamDecoder, TextEnd,
-    Trace, Type, WholeEvent, Window, chosen_option, integer_value, reversed, take_elements,
-    wide_bytes,
+    Cursor, DecodeError, DecodeState, Enumeration, Integer, Role, StreamClass, StreamDecoder,
+    TextEnd, Trace, Type, WholeEvent, Window, charge_elements, decode_integer, read_wide_bytes,
+    reverse_low_bits, select_option,
 };
 
 /// Most elements of an array in a packet's header or context: there are none of more.
@@ -37,7 +37,7 @@ pub struct PacketRewriter<'trace> {
     /// Header and context.
     head: Vec<u8>,
     places: Vec<PacketField>,
-    events: Bits,
+    events: BitBuffer,
     reach_cycles: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl<'trace> PacketRewriter<'trace> {
         let header_bits = decoder.position_bits();
         let head_bytes = usize::try_from(header_bits / 8).ok()?;
         let head = window.bytes.get(..head_bytes).filter(|_| window.start == 0)?;
-        let mut places = PacketFields { found: Vec::new(), bit: 0 };
+        let mut places = PacketFieldFinder { found: Vec::new(), bit: 0 };
         let kinds = [trace.packet_header.as_ref(), class.packet_context.as_ref()];
         // Where this ends early, what was found is good, and what is missing is missed below.
         let _ = kinds.into_iter().flatten().try_for_each(|kind| places.walk(kind));
@@ -73,7 +73,8 @@ impl<'trace> PacketRewriter<'trace> {
         if !header_bits.is_multiple_of(8) || !has(Role::ContentSize) || !has(Role::PacketSize) {
             return None;
         }
-        let events = Bits { bytes: Vec::new(), origin: head_bytes as u64, position: header_bits };
+        let events =
+            BitBuffer { bytes: Vec::new(), origin: head_bytes as u64, position: header_bits };
         let header_clock_bits = class.event_header.as_ref().and_then(fewest_clock_bits);
         let reach_cycles = header_clock_bits.and_then(|bits| 1_u64.checked_shl(bits));
         Some(Self { class, head: head.to_vec(), places: places.found, events, reach_cycles })
@@ -89,7 +90,7 @@ impl<'trace> PacketRewriter<'trace> {
         let class = self.class;
         let kinds = [&class.event_header, &class.event_context, &event.context, &event.fields];
         for kind in kinds.into_iter().flatten() {
-            copy(kind, &mut cursor, &mut state, &mut self.events)?;
+            copy_field(kind, &mut cursor, &mut state, &mut self.events)?;
         }
         Ok(())
     }
@@ -138,7 +139,7 @@ impl<'trace> PacketRewriter<'trace> {
                 _ => None,
             };
             if let Some(value) = value {
-                store(&mut self.head, place.bit, place.bits, place.big_endian, value);
+                store_bits(&mut self.head, place.bit, place.bits, place.big_endian, value);
             }
         }
         self.head
@@ -146,12 +147,12 @@ impl<'trace> PacketRewriter<'trace> {
 }
 
 /// Finds the places of fields as long as they are the same in all packets.
-struct PacketFields {
+struct PacketFieldFinder {
     found: Vec<PacketField>,
     bit: u64,
 }
 
-impl PacketFields {
+impl PacketFieldFinder {
     /// Walks over a field; returns `None` at the first one of unknown size.
     fn walk(&mut self, kind: &Type) -> Option<()> {
         match kind {
@@ -217,11 +218,11 @@ fn fewest_clock_bits(kind: &Type) -> Option<u32> {
 }
 
 /// Copies a field from where `cursor` is to the end of `out`.
-fn copy(
+fn copy_field(
     kind: &Type,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
-    out: &mut Bits,
+    state: &mut DecodeState,
+    out: &mut BitBuffer,
 ) -> Result<(), DecodeError> {
     match kind {
         Type::Integer(integer) => copy_integer(integer, cursor, state, out)?,
@@ -240,7 +241,7 @@ fn copy(
             out.put_bytes(&[0]);
         }
         Type::WideText(text) => {
-            let bytes = wide_bytes(*text, cursor, state)?;
+            let bytes = read_wide_bytes(*text, cursor, state)?;
             out.align(8);
             out.put_bytes(bytes);
             if text.end == TextEnd::Nul {
@@ -251,7 +252,7 @@ fn copy(
             cursor.align(structure.alignment)?;
             out.align(structure.alignment);
             for member in &structure.members {
-                copy(&member.kind, cursor, state, out)?;
+                copy_field(&member.kind, cursor, state, out)?;
             }
         }
         Type::Array(array) => {
@@ -270,8 +271,8 @@ fn copy(
             copy_elements(&sequence.element, form, cursor, state, out)?;
         }
         Type::Variant(variant) => {
-            if let Some(option) = chosen_option(variant, cursor, state)? {
-                copy(&option.kind, cursor, state, out)?;
+            if let Some(option) = select_option(variant, cursor, state)? {
+                copy_field(&option.kind, cursor, state, out)?;
             }
         }
     }
@@ -281,17 +282,17 @@ fn copy(
 fn copy_integer(
     integer: &Integer,
     cursor: &mut Cursor<'_>,
-    state: &mut State,
-    out: &mut Bits,
+    state: &mut DecodeState,
+    out: &mut BitBuffer,
 ) -> Result<(), DecodeError> {
     let start = cursor.position().next_multiple_of(8);
-    let value = integer_value(integer, cursor, state)?;
+    let value = decode_integer(integer, cursor, state)?;
     out.align(integer.alignment);
     if integer.variable {
         let bytes = cursor.position().saturating_sub(start) / 8;
-        put_variable(value, integer.signed, bytes, out);
+        put_leb128(value, integer.signed, bytes, out);
     } else {
-        let value = if integer.reversed { reversed(value, integer.bits) } else { value };
+        let value = if integer.reversed { reverse_low_bits(value, integer.bits) } else { value };
         out.put(integer.bits, integer.big_endian, value);
     }
     Ok(())
@@ -299,7 +300,7 @@ fn copy_integer(
 
 /// Puts an integer of variable length into as many bytes as it had, which may be more than it
 /// needs.
-fn put_variable(value: u64, signed: bool, bytes: u64, out: &mut Bits) {
+fn put_leb128(value: u64, signed: bool, bytes: u64, out: &mut BitBuffer) {
     let mut rest = if signed { i128::from(value as i64) } else { i128::from(value) };
     for left in (0..bytes).rev() {
         let low = (rest & 0x7f) as u8;
@@ -313,8 +314,8 @@ fn copy_elements(
     element: &Type,
     form: (u64, u64, bool),
     cursor: &mut Cursor<'_>,
-    state: &mut State,
-    out: &mut Bits,
+    state: &mut DecodeState,
+    out: &mut BitBuffer,
 ) -> Result<(), DecodeError> {
     let (alignment, length, is_text) = form;
     cursor.align(alignment)?;
@@ -323,13 +324,13 @@ fn copy_elements(
         out.put_bytes(cursor.bytes(length)?);
         return Ok(());
     }
-    take_elements(length, cursor, state)?;
-    (0..length).try_for_each(|_| copy(element, cursor, state, out))
+    charge_elements(length, cursor, state)?;
+    (0..length).try_for_each(|_| copy_field(element, cursor, state, out))
 }
 
 /// A piece of a packet that grows bit by bit.
 #[derive(Debug, Clone)]
-struct Bits {
+struct BitBuffer {
     bytes: Vec<u8>,
     /// Start of `bytes` in the packet, in bytes.
     origin: u64,
@@ -337,7 +338,7 @@ struct Bits {
     position: u64,
 }
 
-impl Bits {
+impl BitBuffer {
     fn align(&mut self, alignment: u64) {
         self.position = self.position.next_multiple_of(alignment.max(1));
         self.extend();
@@ -353,7 +354,7 @@ impl Bits {
         let at = self.position - self.origin * 8;
         self.position += u64::from(bits);
         self.extend();
-        store(&mut self.bytes, at, bits, big_endian, value);
+        store_bits(&mut self.bytes, at, bits, big_endian, value);
     }
 
     /// The position is at a byte's start: strings and text are aligned so.
@@ -373,7 +374,7 @@ impl Bits {
 /// Writes the low `bits` (1 to 64) of `value` over those from bit `at` of `bytes` on. Bits of a
 /// byte count from its lowest, or, if the first byte is the highest, from its highest (CTF 1.8,
 /// §4.1.2).
-fn store(bytes: &mut [u8], at: u64, bits: u32, big_endian: bool, value: u64) {
+fn store_bits(bytes: &mut [u8], at: u64, bits: u32, big_endian: bool, value: u64) {
     let (mut at, mut left) = (at, bits);
     while left > 0 {
         let offset = (at % 8) as u32;
@@ -404,14 +405,14 @@ mod tests {
                 for big_endian in [false, true] {
                     value = value.rotate_left(7) ^ u64::from(bits);
                     let mut bytes = [0x5a_u8; 10];
-                    store(&mut bytes, at, bits, big_endian, value);
+                    store_bits(&mut bytes, at, bits, big_endian, value);
                     let mut cursor = Cursor::new(&bytes, 0, at, 80);
                     let expected = value & (u64::MAX >> (64 - bits));
                     assert_eq!(cursor.take(bits, big_endian), Ok(expected), "{bits} at {at}");
                     // And nothing else has changed.
-                    store(&mut bytes, at, bits, big_endian, 0);
+                    store_bits(&mut bytes, at, bits, big_endian, 0);
                     let mut untouched = [0x5a_u8; 10];
-                    store(&mut untouched, at, bits, big_endian, 0);
+                    store_bits(&mut untouched, at, bits, big_endian, 0);
                     assert_eq!(bytes, untouched);
                     let is_zero = |index: u64| {
                         let mut bit = Cursor::new(&untouched, 0, index, 80);

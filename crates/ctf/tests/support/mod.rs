@@ -47,7 +47,7 @@ impl Drop for Folder {
 
 /// babeltrace2's standard output and error for a trace, with times in UTC; `None`, and a note, if
 /// it is not installed.
-pub(crate) fn babeltrace(path: &Path) -> Option<(Vec<u8>, String)> {
+pub(crate) fn run_babeltrace(path: &Path) -> Option<(Vec<u8>, String)> {
     let output = Command::new("babeltrace2").arg(path).env("TZ", "UTC").output();
     let Ok(output) = output else {
         // Not by a macro: what those write is kept back of tests that pass.
@@ -60,7 +60,7 @@ pub(crate) fn babeltrace(path: &Path) -> Option<(Vec<u8>, String)> {
     Some((output.stdout, talk))
 }
 
-pub(crate) fn description(contexts: Contexts) -> TraceDescription {
+pub(crate) fn trace_description(contexts: Contexts) -> TraceDescription {
     TraceDescription {
         uuid: *b"0123456789abcdef",
         hostname: "host".to_owned(),
@@ -73,7 +73,7 @@ pub(crate) fn description(contexts: Contexts) -> TraceDescription {
     }
 }
 
-pub(crate) fn event(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
+pub(crate) fn event_description(name: &str, fields: Vec<(&str, FieldKind)>) -> EventDescription {
     EventDescription {
         provider: "app".to_owned(),
         name: name.to_owned(),
@@ -112,7 +112,7 @@ pub(crate) enum Header {
 }
 
 /// The shortest header that `id` and the time since the last event allow.
-pub(crate) fn shortest(id: u32, delta: u64) -> Header {
+pub(crate) fn shortest_header(id: u32, delta: u64) -> Header {
     match id {
         _ if delta >= 1 << 27 => Header::Extended,
         0..=29 => Header::Compact,
@@ -164,7 +164,7 @@ impl StreamWriter {
     }
 
     pub(crate) fn record(&mut self, id: u32, time: u64, body: &[u8]) {
-        let header = shortest(id, time - self.last_time);
+        let header = shortest_header(id, time - self.last_time);
         self.record_with(header, id, time, body);
     }
 
@@ -189,13 +189,13 @@ impl StreamWriter {
 }
 
 /// A trace in memory.
-pub(crate) struct Made {
+pub(crate) struct TestTrace {
     pub(crate) metadata: String,
     pub(crate) streams: Vec<StreamWriter>,
     pub(crate) events: usize,
 }
 
-impl Made {
+impl TestTrace {
     pub(crate) fn save(&self, folder: &Folder) {
         folder.write("metadata", self.metadata.as_bytes());
         for (number, stream) in self.streams.iter().enumerate() {
@@ -319,7 +319,7 @@ fn random_body(random: &mut Random, contexts: &Contexts, event: &EventDescriptio
 /// A trace of all that the writer can write, the same for the same seed: all types, contexts or
 /// none, ids that need each header, several streams with many equal times, padding, empty
 /// packets, losses of events and packets.
-pub(crate) fn random_trace(seed: u64) -> Made {
+pub(crate) fn random_trace(seed: u64) -> TestTrace {
     let mut random = Random(seed);
     let contexts = Contexts {
         bits: [VPID, VTID, PROCNAME]
@@ -329,7 +329,7 @@ pub(crate) fn random_trace(seed: u64) -> Made {
         kernel: Vec::new(),
         applications: (0..random.next_below(3)).map(|number| format!("app:{number}")).collect(),
     };
-    let mut metadata = metadata_preamble(&description(contexts.clone()));
+    let mut metadata = metadata_preamble(&trace_description(contexts.clone()));
     let mut classes = Vec::new();
     for number in 0..1 + random.next_below(5) as u32 {
         let id = match random.next_below(3) {
@@ -341,7 +341,7 @@ pub(crate) fn random_trace(seed: u64) -> Made {
         let fields = (0..count)
             .map(|_| (NAMES[random.next_below(8) as usize], random_kind(&mut random)))
             .collect();
-        let class = event(&format!("event {number}"), fields);
+        let class = event_description(&format!("event {number}"), fields);
         metadata.push_str(&event_declaration(0, id, &class));
         classes.push((id, class));
     }
@@ -370,5 +370,5 @@ pub(crate) fn random_trace(seed: u64) -> Made {
         }
         streams.push(stream);
     }
-    Made { metadata, streams, events }
+    TestTrace { metadata, streams, events }
 }

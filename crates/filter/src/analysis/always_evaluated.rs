@@ -57,13 +57,13 @@ mod tests {
 
     use super::*;
     use crate::layout::{Layout, Member, Type};
-    use crate::types::check;
+    use crate::types::check_text;
 
     fn is_sure(text: &str) -> bool {
         let array = Type::Array(Box::new(Scalar::I32.into()), 8);
         let of = [("z", array), ("a", Scalar::I32.into()), ("b", Scalar::I32.into())];
         let fields = of.map(|(name, of)| Member { name: name.into(), of }).into();
-        let filter = check(text, &Layout { fields, ..Layout::default() }).expect(text);
+        let filter = check_text(text, &Layout { fields, ..Layout::default() }).expect(text);
         let need = filter.needs.iter().position(|need| need.path == "z[3]").expect(text);
         is_surely_asked(&filter, need)
     }

@@ -24,12 +24,12 @@ impl Filter {
             !is_unknown(need) && !is_element && need.place.root != Root::Application
         };
         let known: Vec<bool> = self.needs.iter().map(may_be_asked).collect();
-        let mut root = relax(&self.root, &known, true);
+        let mut root = relax_expr(&self.root, &known, true);
         if root.constant().is_some_and(|bits| bits != 0) {
             return None;
         }
         let mut places = BTreeMap::new();
-        renumber(&mut root, &mut places);
+        renumber_needs(&mut root, &mut places);
         let mut needs: Vec<(usize, Need)> =
             places.iter().map(|(&old, &new)| (new, self.needs[old].clone())).collect();
         needs.sort_by_key(|(new, _)| *new);
@@ -39,36 +39,36 @@ impl Filter {
 }
 
 /// The expression with unknown parts replaced by `answer`, which lets the whole pass.
-fn relax(expr: &Expr, known: &[bool], answer: bool) -> Expr {
-    let all = |parts: &[Expr]| parts.iter().map(|part| relax(part, known, answer)).collect();
+fn relax_expr(expr: &Expr, known: &[bool], answer: bool) -> Expr {
+    let all = |parts: &[Expr]| parts.iter().map(|part| relax_expr(part, known, answer)).collect();
     match &expr.node {
-        Node::All(parts) => join(all(parts), true),
-        Node::Either(parts) => join(all(parts), false),
+        Node::All(parts) => join_parts(all(parts), true),
+        Node::Either(parts) => join_parts(all(parts), false),
         Node::Not(of) => {
-            let of = relax(of, known, !answer);
+            let of = relax_expr(of, known, !answer);
             match of.constant() {
-                Some(bits) => truth(bits == 0),
+                Some(bits) => truth_constant(bits == 0),
                 None => Expr::truth(Node::Not(Box::new(of))),
             }
         }
         _ if is_known(expr, known) => expr.clone(),
-        _ => truth(answer),
+        _ => truth_constant(answer),
     }
 }
 
-fn truth(is_true: bool) -> Expr {
+fn truth_constant(is_true: bool) -> Expr {
     Expr::number(is_true.into(), Type::Signed)
 }
 
 /// All of these parts, or one of them, without those that change nothing.
-fn join(parts: Vec<Expr>, is_all: bool) -> Expr {
+fn join_parts(parts: Vec<Expr>, is_all: bool) -> Expr {
     let is = |part: &Expr, truth: bool| part.constant().is_some_and(|bits| (bits != 0) == truth);
     if parts.iter().any(|part| is(part, !is_all)) {
-        return truth(!is_all);
+        return truth_constant(!is_all);
     }
     let parts: Vec<Expr> = parts.into_iter().filter(|part| !is(part, is_all)).collect();
     match (parts.is_empty(), is_all) {
-        (true, _) => truth(is_all),
+        (true, _) => truth_constant(is_all),
         (false, true) => Expr::truth(Node::All(parts)),
         (false, false) => Expr::truth(Node::Either(parts)),
     }
@@ -92,7 +92,7 @@ fn is_known(expr: &Expr, known: &[bool]) -> bool {
 }
 
 /// Renumbers the needs that are used, in the order in which they come.
-fn renumber(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
+fn renumber_needs(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
     let mut place = |need: &mut usize| {
         let next = places.len();
         *need = *places.entry(*need).or_insert(next);
@@ -104,6 +104,6 @@ fn renumber(expr: &mut Expr, places: &mut BTreeMap<usize, usize>) {
         _ => {}
     }
     for child in expr.children_mut() {
-        renumber(child, places);
+        renumber_needs(child, places);
     }
 }

@@ -19,46 +19,56 @@ const SAME_MAX: u128 = i64::MAX as u128;
 
 /// Returns the fields whose width may change the result of an expression for an event with these
 /// fields, whatever widths they have in another event.
-pub(crate) fn fields_that_count(parsed: &Parsed, layout: &Layout) -> BTreeSet<String> {
+pub(crate) fn width_sensitive_fields(parsed: &Parsed, layout: &Layout) -> BTreeSet<String> {
     let Ok(narrow) = check_parsed(parsed, layout, Widths::Narrow) else { return BTreeSet::new() };
-    let needs = needs_that_count(&narrow).into_iter().map(|need| &narrow.needs[need].place);
+    let needs = width_sensitive_needs(&narrow).into_iter().map(|need| &narrow.needs[need].place);
     needs.filter(|place| place.root == Root::Field).map(|place| place.name.clone()).collect()
 }
 
 /// Returns the needs for which 64-bit values may change the result of the filter, which was
 /// compiled for narrower integers.
-fn needs_that_count(filter: &Filter) -> BTreeSet<usize> {
+fn width_sensitive_needs(filter: &Filter) -> BTreeSet<usize> {
     let is_unsigned =
         |need: usize| filter.needs.get(need).is_some_and(|need| need.kind == Kind::Unsigned);
     let mut needs = BTreeSet::new();
-    find(&filter.root, &is_unsigned, &mut needs);
+    collect_width_sensitive_needs(&filter.root, &is_unsigned, &mut needs);
     needs
 }
 
-fn find(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool, needs: &mut BTreeSet<usize>) {
+fn collect_width_sensitive_needs(
+    expr: &Expr,
+    is_unsigned: &dyn Fn(usize) -> bool,
+    needs: &mut BTreeSet<usize>,
+) {
     let is_arithmetic =
         matches!(expr.node, Node::Arithmetic(..) | Node::Negate(_) | Node::Complement(_));
     // (What is made a float was the same before.)
-    if is_arithmetic && expr.of != Type::Float && most(expr, is_unsigned).is_none() {
-        loads(expr, is_unsigned, needs);
+    if is_arithmetic && expr.of != Type::Float && upper_bound(expr, is_unsigned).is_none() {
+        collect_unsigned_loads(expr, is_unsigned, needs);
     }
-    expr.children().into_iter().for_each(|child| find(child, is_unsigned, needs));
+    expr.children()
+        .into_iter()
+        .for_each(|child| collect_width_sensitive_needs(child, is_unsigned, needs));
 }
 
 /// The unsigned ones that an expression loads.
-fn loads(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool, needs: &mut BTreeSet<usize>) {
+fn collect_unsigned_loads(
+    expr: &Expr,
+    is_unsigned: &dyn Fn(usize) -> bool,
+    needs: &mut BTreeSet<usize>,
+) {
     if let Node::Load(need) = expr.node
         && is_unsigned(need)
     {
         needs.insert(need);
     }
-    expr.children().into_iter().for_each(|child| loads(child, is_unsigned, needs));
+    expr.children().into_iter().for_each(|child| collect_unsigned_loads(child, is_unsigned, needs));
 }
 
 /// The most that an expression can come to, if it is never less than 0, and the same with a sign
 /// and without.
-fn most(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool) -> Option<u128> {
-    let of = |expr: &Expr| most(expr, is_unsigned);
+fn upper_bound(expr: &Expr, is_unsigned: &dyn Fn(usize) -> bool) -> Option<u128> {
+    let of = |expr: &Expr| upper_bound(expr, is_unsigned);
     let value = match &expr.node {
         Node::Number(bits) => u128::from(*bits),
         Node::Load(need) => is_unsigned(*need).then_some(NARROW_MAX)?,
@@ -99,14 +109,14 @@ mod tests {
 
     use super::*;
     use crate::layout::Member;
-    use crate::types::check;
+    use crate::types::check_text;
 
-    fn that_count(text: &str) -> Vec<String> {
+    fn width_sensitive_paths(text: &str) -> Vec<String> {
         let of = [("a", Scalar::U32), ("b", Scalar::U32), ("i", Scalar::I32), ("f", Scalar::F64)];
         let member = |(name, of): (&str, Scalar)| Member { name: name.into(), of: of.into() };
         let fields = of.into_iter().map(member).collect();
-        let filter = check(text, &Layout { fields, ..Layout::default() }).expect(text);
-        let needs = needs_that_count(&filter);
+        let filter = check_text(text, &Layout { fields, ..Layout::default() }).expect(text);
+        let needs = width_sensitive_needs(&filter);
         needs.into_iter().map(|need| filter.needs[need].path.clone()).collect()
     }
 
@@ -123,12 +133,12 @@ mod tests {
             ("f * a > 1.5", &[]),
             ("(a - 1) / 2 > b", &["a"]),
         ] {
-            assert_eq!(that_count(text), expected, "{text}");
+            assert_eq!(width_sensitive_paths(text), expected, "{text}");
         }
         for text in
             ["a > 5", "a < i", "a + b > 5", "a & 1", "a % 4 == i", "a * 8 + 1 > b", "i - 1 < 0"]
         {
-            assert_eq!(that_count(text), [""; 0], "{text}");
+            assert_eq!(width_sensitive_paths(text), [""; 0], "{text}");
         }
     }
 }

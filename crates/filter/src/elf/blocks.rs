@@ -44,7 +44,7 @@ impl Item {
 }
 
 /// A jump's target, by the index of the jump.
-pub(super) fn target(at: usize, insn: Insn) -> Option<usize> {
+pub(super) fn jump_target(at: usize, insn: Insn) -> Option<usize> {
     let is_class = matches!(insn.class(), class::JMP | class::JMP32);
     if !is_class || matches!(insn.op, CALL | EXIT) {
         return None;
@@ -65,19 +65,19 @@ struct Block {
 
 /// The items of a function in an order in which all jumps go forward. As they are if they do so
 /// already, or if there is no such order: then the verifier says what is wrong.
-pub(super) fn ordered(items: Vec<Item>) -> Vec<Item> {
+pub(super) fn order_items(items: Vec<Item>) -> Vec<Item> {
     let is_backward = |item: &Item| item.target.is_some_and(|target| target <= item.at);
     if !items.iter().any(is_backward) {
         return items;
     }
-    match blocks(&items).and_then(|blocks| Some((order(&blocks)?, blocks))) {
-        Some((order, blocks)) => joined(&items, &blocks, &order),
+    match split_into_blocks(&items).and_then(|blocks| Some((order_blocks(&blocks)?, blocks))) {
+        Some((order, blocks)) => join_blocks(&items, &blocks, &order),
         None => items,
     }
 }
 
 /// Parts a function at its jumps and their targets. `None` if a jump leads out of it.
-fn blocks(items: &[Item]) -> Option<Vec<Block>> {
+fn split_into_blocks(items: &[Item]) -> Option<Vec<Block>> {
     let place = |at: usize| items.binary_search_by_key(&at, |item| item.at).ok();
     let mut begins = vec![false; items.len() + 1];
     begins[0] = true;
@@ -110,7 +110,7 @@ fn blocks(items: &[Item]) -> Option<Vec<Block>> {
 
 /// All blocks, each behind those that lead to it. `None` if some lead to each other, or if nothing
 /// leads to one.
-fn order(blocks: &[Block]) -> Option<Vec<usize>> {
+fn order_blocks(blocks: &[Block]) -> Option<Vec<usize>> {
     #[derive(Clone, Copy, PartialEq)]
     enum Mark {
         New,
@@ -149,7 +149,7 @@ fn order(blocks: &[Block]) -> Option<Vec<usize>> {
 }
 
 /// The blocks in their order; where the one behind is another now, a jump leads there.
-fn joined(items: &[Item], blocks: &[Block], order: &[usize]) -> Vec<Item> {
+fn join_blocks(items: &[Item], blocks: &[Block], order: &[usize]) -> Vec<Item> {
     let mut joined = Vec::with_capacity(items.len());
     for (place, &number) in order.iter().enumerate() {
         let block = &blocks[number];
@@ -163,7 +163,7 @@ fn joined(items: &[Item], blocks: &[Block], order: &[usize]) -> Vec<Item> {
 }
 
 /// Returns the place of each item of a function, from its beginning, and the length of all.
-pub(super) fn places(items: &[Item]) -> (Vec<(usize, usize)>, usize) {
+pub(super) fn item_offsets(items: &[Item]) -> (Vec<(usize, usize)>, usize) {
     let mut end = 0;
     let mut places: Vec<(usize, usize)> = Vec::with_capacity(items.len());
     for item in items {
@@ -185,22 +185,22 @@ mod tests {
 
     const K: Insn = Insn { op: 0, dst: 0, src: 0, offset: 0, immediate: 0 };
 
-    fn plain(at: usize, insn: Insn) -> Item {
+    fn plain_item(at: usize, insn: Insn) -> Item {
         Item { at, insn, half: None, callee: None, target: None }
     }
 
-    fn number(at: usize, immediate: i32) -> Item {
-        plain(at, Insn { op: class::ALU64 | alu::ADD, immediate, ..K })
+    fn add_item(at: usize, immediate: i32) -> Item {
+        plain_item(at, Insn { op: class::ALU64 | alu::ADD, immediate, ..K })
     }
 
-    fn exit(at: usize) -> Item {
-        plain(at, Insn { op: EXIT, ..K })
+    fn exit_item(at: usize) -> Item {
+        plain_item(at, Insn { op: EXIT, ..K })
     }
 
     /// Jumps if register 0 has one of these bits.
-    fn branch(at: usize, immediate: i32, target: usize) -> Item {
+    fn branch_item(at: usize, immediate: i32, target: usize) -> Item {
         let insn = Insn { op: class::JMP | source::K | jump::JSET, immediate, ..K };
-        Item { target: Some(target), ..plain(at, insn) }
+        Item { target: Some(target), ..plain_item(at, insn) }
     }
 
     /// Returns register 0 at the end; `None` if that is not reached.
@@ -224,7 +224,7 @@ mod tests {
         None
     }
 
-    fn goes_forward(items: &[Item]) -> bool {
+    fn jumps_go_forward(items: &[Item]) -> bool {
         let place = |at| items.iter().position(|item| item.at == at);
         items.iter().enumerate().all(|(index, item)| {
             item.target.is_none_or(|target| place(target).is_some_and(|place| place > index))
@@ -233,13 +233,13 @@ mod tests {
 
     #[test]
     fn what_loops_stays_as_it_is() {
-        let items = vec![number(0, 1), branch(1, 1, 0), exit(2)];
-        let ats: Vec<usize> = ordered(items).iter().map(|item| item.at).collect();
+        let items = vec![add_item(0, 1), branch_item(1, 1, 0), exit_item(2)];
+        let ats: Vec<usize> = order_items(items).iter().map(|item| item.at).collect();
         assert_eq!(ats, [0, 1, 2]);
         // So does what is never reached, and what jumps out of the function.
         for target in [1, 9] {
-            let items = vec![Item::goto(0, 3), number(1, 1), exit(2), Item::goto(3, target)];
-            assert_eq!(ordered(items).len(), 4);
+            let items = vec![Item::goto(0, 3), add_item(1, 1), exit_item(2), Item::goto(3, target)];
+            assert_eq!(order_items(items).len(), 4);
         }
     }
 
@@ -247,15 +247,15 @@ mod tests {
     fn a_shared_end_goes_behind_all_that_lead_there() {
         // clang's: the end of two paths is behind the first of them.
         let items = vec![
-            branch(0, 1, 4),
-            number(1, 7),
-            number(2, 8),
-            exit(3),
-            number(4, 9),
+            branch_item(0, 1, 4),
+            add_item(1, 7),
+            add_item(2, 8),
+            exit_item(3),
+            add_item(4, 9),
             Item::goto(5, 2),
         ];
-        let sorted = ordered(items.clone());
-        assert!(goes_forward(&sorted) && !goes_forward(&items));
+        let sorted = order_items(items.clone());
+        assert!(jumps_go_forward(&sorted) && !jumps_go_forward(&items));
         for first in 0..4 {
             assert_eq!(run(&sorted, first), run(&items, first));
         }
@@ -278,24 +278,25 @@ mod tests {
             let mut items = Vec::new();
             for &block in &order {
                 let at = 3 * place(block).expect("it is there");
-                items.push(number(at, block as i32));
+                items.push(add_item(at, block as i32));
                 let Some(&(a, b, bits)) = ways.get(block) else {
-                    items.push(exit(at + 1));
+                    items.push(exit_item(at + 1));
                     continue;
                 };
                 let later = |way: usize| start(block + 1 + way % (count - block));
-                items.push(branch(at + 1, bits, later(a)));
+                items.push(branch_item(at + 1, bits, later(a)));
                 items.push(Item::goto(at + 2, later(b)));
             }
-            let sorted = ordered(items.clone());
+            let sorted = order_items(items.clone());
             // What is never reached stays, and so does all of the function then.
             let is_whole = sorted.len() >= items.len();
             prop_assert!(is_whole);
             for first in 0..64 {
                 prop_assert_eq!(run(&sorted, first), run(&items, first));
             }
-            if blocks(&items).is_some_and(|blocks| super::order(&blocks).is_some()) {
-                prop_assert!(goes_forward(&sorted));
+            let has_order = |blocks: Vec<_>| super::order_blocks(&blocks).is_some();
+            if split_into_blocks(&items).is_some_and(has_order) {
+                prop_assert!(jumps_go_forward(&sorted));
             }
         }
     }

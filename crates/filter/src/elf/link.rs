@@ -8,7 +8,7 @@ use trackway_jit::listing::Line;
 use trackway_jit::program::Program;
 use trackway_jit::{FUNCTIONS_MAX, INSTRUCTIONS_MAX};
 
-use super::blocks::{Item, ordered, places, target};
+use super::blocks::{Item, item_offsets, jump_target, order_items};
 use super::error::{Error, Location};
 use super::file::{File, FunctionId, Kind, Target};
 
@@ -16,27 +16,30 @@ use super::file::{File, FunctionId, Kind, Target};
 const LONG: u8 = class::JMP32 | jump::JA;
 
 /// A program, and where its instructions are from.
-pub(super) struct Linked {
+pub(super) struct LinkedProgram {
     pub(super) insns: Vec<Insn>,
     /// For each the function, and the index in its section.
     origins: Vec<(FunctionId, usize)>,
 }
 
-impl Linked {
+impl LinkedProgram {
     /// Returns the place in the file of an instruction of the program.
-    pub(super) fn place(
+    pub(super) fn location_of(
         &self,
         file: &File<'_>,
         program: Program<'_>,
         insn: usize,
     ) -> Option<Location> {
         let &(id, at) = self.origins.get(insn)?;
-        Some(Location { code: Line::of(program, insn).to_string(), ..place(file, id, at) })
+        Some(Location {
+            code: Line::of(program, insn).to_string(),
+            ..instruction_location(file, id, at)
+        })
     }
 }
 
 /// An instruction of a section, as the file has it.
-fn place(file: &File<'_>, function: FunctionId, insn: usize) -> Location {
+fn instruction_location(file: &File<'_>, function: FunctionId, insn: usize) -> Location {
     let section = file.function(function).section;
     let line = Line { insn: file.insn(section, insn), next: file.insn(section, insn + 1) };
     Location {
@@ -85,7 +88,7 @@ impl Constants {
 }
 
 /// The result of an instruction.
-enum Resolved {
+enum ResolvedInsn {
     /// Itself.
     Plain(Insn),
     /// A call of a function, or its address.
@@ -95,34 +98,36 @@ enum Resolved {
 }
 
 /// The program that begins with a function.
-pub(super) fn program(
+pub(super) fn link_program(
     file: &File<'_>,
     entry: FunctionId,
     constants: &mut Constants,
-) -> Result<Linked, Error> {
-    let mut order = Order { file, done: Vec::new(), open: Vec::new(), insns: 0 };
+) -> Result<LinkedProgram, Error> {
+    let mut order = CallOrder { file, done: Vec::new(), open: Vec::new(), insns: 0 };
     order.visit(entry, constants)?;
     // Functions that are done first are called by those that are done later.
     let functions = order.done.into_iter().rev();
-    let functions = functions.map(|id| Ok((id, ordered(body(file, id, constants)?))));
+    let functions =
+        functions.map(|id| Ok((id, order_items(read_function_items(file, id, constants)?))));
     let functions: Vec<(FunctionId, Vec<Item>)> = functions.collect::<Result<_, Error>>()?;
     let mut starts = BTreeMap::new();
     let mut end = 0;
     for (id, items) in &functions {
         starts.insert(*id, end);
-        end += places(items).1;
+        end += item_offsets(items).1;
     }
-    let mut linked = Linked { insns: Vec::with_capacity(end), origins: Vec::with_capacity(end) };
+    let mut linked =
+        LinkedProgram { insns: Vec::with_capacity(end), origins: Vec::with_capacity(end) };
     for (id, items) in &functions {
         linked.push(*id, items, &starts);
     }
     Ok(linked)
 }
 
-impl Linked {
+impl LinkedProgram {
     /// Adds a function, now that it is known where all begin.
     fn push(&mut self, id: FunctionId, items: &[Item], starts: &BTreeMap<FunctionId, usize>) {
-        let (places, _) = places(items);
+        let (places, _) = item_offsets(items);
         let place = |at: usize| places.binary_search_by_key(&at, |place| place.0).ok();
         let start = self.insns.len();
         for item in items {
@@ -148,7 +153,11 @@ impl Linked {
 }
 
 /// The instructions of a function, with what their relocations name.
-fn body(file: &File<'_>, id: FunctionId, constants: &mut Constants) -> Result<Vec<Item>, Error> {
+fn read_function_items(
+    file: &File<'_>,
+    id: FunctionId,
+    constants: &mut Constants,
+) -> Result<Vec<Item>, Error> {
     let function = file.function(id);
     let mut items = Vec::with_capacity(function.insns.len());
     let mut insns = function.insns.clone();
@@ -158,16 +167,16 @@ fn body(file: &File<'_>, id: FunctionId, constants: &mut Constants) -> Result<Ve
             LDDW => insns.next().map(|half| file.insn(function.section, half)),
             _ => None,
         };
-        let item = Item { at, insn, half, callee: None, target: target(at, insn) };
+        let item = Item { at, insn, half, callee: None, target: jump_target(at, insn) };
         let low = |number: u64| number as u32 as i32;
-        items.push(match resolve(file, id, at, constants)? {
-            Resolved::Plain(insn) => Item { insn, ..item },
-            Resolved::Function(callee) if insn.op == LDDW => {
+        items.push(match resolve_instruction(file, id, at, constants)? {
+            ResolvedInsn::Plain(insn) => Item { insn, ..item },
+            ResolvedInsn::Function(callee) if insn.op == LDDW => {
                 let insn = Insn { src: LDDW_FUNCTION, ..insn };
                 Item { insn, half: Some(Insn::default()), callee: Some(callee), ..item }
             }
-            Resolved::Function(callee) => Item { callee: Some(callee), ..item },
-            Resolved::Number(number) => {
+            ResolvedInsn::Function(callee) => Item { callee: Some(callee), ..item },
+            ResolvedInsn::Number(number) => {
                 let half = Insn { immediate: low(number >> 32), ..Insn::default() };
                 let insn = Insn { immediate: low(number), ..insn };
                 Item { insn, half: Some(half), ..item }
@@ -178,7 +187,7 @@ fn body(file: &File<'_>, id: FunctionId, constants: &mut Constants) -> Result<Ve
 }
 
 /// Functions, each behind all that it calls.
-struct Order<'f, 'd> {
+struct CallOrder<'f, 'd> {
     file: &'f File<'d>,
     done: Vec<FunctionId>,
     /// The functions being linked, each called by the one before.
@@ -186,7 +195,7 @@ struct Order<'f, 'd> {
     insns: usize,
 }
 
-impl Order<'_, '_> {
+impl CallOrder<'_, '_> {
     /// Goes no deeper than there are functions in a program.
     fn visit(&mut self, id: FunctionId, constants: &mut Constants) -> Result<(), Error> {
         let function = self.file.function(id);
@@ -201,10 +210,12 @@ impl Order<'_, '_> {
         }
         self.open.push(id);
         for at in function.insns.clone() {
-            if let Resolved::Function(callee) = resolve(self.file, id, at, constants)? {
+            if let ResolvedInsn::Function(callee) =
+                resolve_instruction(self.file, id, at, constants)?
+            {
                 if self.open.contains(&callee) {
                     let why = format!("{} calls itself", self.file.name(callee));
-                    return Err(Error::at(place(self.file, id, at), why));
+                    return Err(Error::at(instruction_location(self.file, id, at), why));
                 }
                 if !self.done.contains(&callee) {
                     self.visit(callee, constants)?;
@@ -218,23 +229,23 @@ impl Order<'_, '_> {
 }
 
 /// Resolves an instruction of a function.
-fn resolve(
+fn resolve_instruction(
     file: &File<'_>,
     id: FunctionId,
     at: usize,
     constants: &mut Constants,
-) -> Result<Resolved, Error> {
+) -> Result<ResolvedInsn, Error> {
     let function = file.function(id);
     let insn = file.insn(function.section, at);
-    let wrong = |why: String| Error::at(place(file, id, at), why);
+    let wrong = |why: String| Error::at(instruction_location(file, id, at), why);
     let is_call = insn.op == CALL && insn.src == call::FUNCTION;
     let is_wide = insn.op == LDDW && insn.src == 0 && at + 1 < function.insns.end;
     let Some(relocation) = file.relocation(function.section, at) else {
         if !is_call {
-            return Ok(Resolved::Plain(insn));
+            return Ok(ResolvedInsn::Plain(insn));
         }
         let start = at as i64 + 1 + i64::from(insn.immediate);
-        return callee(file, function.section, start).map_err(wrong);
+        return resolve_callee(file, function.section, start).map_err(wrong);
     };
     let (section, address) = match file.target(relocation) {
         Target::Section(section, address) => (section, address),
@@ -249,7 +260,7 @@ fn resolve(
     match (relocation.kind, is_call, is_wide) {
         (Kind::Call, true, _) => {
             let start = (address / 8) as i64 + 1 + i64::from(insn.immediate);
-            callee(file, section, start).map_err(wrong)
+            resolve_callee(file, section, start).map_err(wrong)
         }
         (Kind::Wide, _, true) => {
             let high = file.insn(function.section, at + 1).immediate as u32;
@@ -257,19 +268,19 @@ fn resolve(
             let address = address.wrapping_add(added);
             if file.sections()[section].is_code {
                 let start = i64::try_from(address / 8).unwrap_or(i64::MAX);
-                return callee(file, section, start).map_err(wrong);
+                return resolve_callee(file, section, start).map_err(wrong);
             }
             let start = constants.start(file, section).map_err(wrong)?;
-            Ok(Resolved::Number(address.wrapping_add(start as u64)))
+            Ok(ResolvedInsn::Number(address.wrapping_add(start as u64)))
         }
         (Kind::Other(kind), ..) => Err(wrong(format!("a relocation of kind {kind}"))),
         _ => Err(wrong("a relocation that does not belong to such an instruction".into())),
     }
 }
 
-fn callee(file: &File<'_>, section: usize, start: i64) -> Result<Resolved, String> {
+fn resolve_callee(file: &File<'_>, section: usize, start: i64) -> Result<ResolvedInsn, String> {
     let found = usize::try_from(start).ok().and_then(|start| file.function_in(section, start));
-    found.map(Resolved::Function).ok_or_else(|| {
+    found.map(ResolvedInsn::Function).ok_or_else(|| {
         let of = &file.sections()[section].name;
         format!("no function begins at instruction {start} of section {of}")
     })

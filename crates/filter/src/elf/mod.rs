@@ -30,7 +30,7 @@ use trackway_jit::verify::{Reason, Rules, State, verify};
 
 use crate::object::{Alternative, Object};
 use file::File;
-use link::{Constants, Linked};
+use link::{Constants, LinkedProgram};
 
 pub use error::{Error, Location};
 pub(crate) use needs::is_path;
@@ -51,9 +51,9 @@ const NEED_BYTES: usize = 2;
 /// Most filters of a file, and most programs of a filter.
 const COUNT_MAX: usize = 255;
 /// In front of the names of sections with programs.
-const PROGRAMS: &str = "trackway/";
+const PROGRAMS_PREFIX: &str = "trackway/";
 /// In front of the names of sections with needs.
-const NEEDS: &str = "trackway_needs/";
+const NEEDS_PREFIX: &str = "trackway_needs/";
 
 /// The filters of a file.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,8 +69,8 @@ pub struct Filters {
 /// # Errors
 ///
 /// What in the file is no filter, or does not fit an object, and where.
-pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
-    let encoded = filters(bytes)?.object.encode();
+pub fn convert_to_object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let encoded = read_filters(bytes)?.object.encode();
     encoded.map_err(|error| Error::new(error.to_string()))
 }
 
@@ -78,15 +78,15 @@ pub fn object(bytes: &[u8]) -> Result<Vec<u8>, Error> {
 ///
 /// # Errors
 ///
-/// As of [`object()`].
-pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
+/// As of [`convert_to_object()`].
+pub fn read_filters(bytes: &[u8]) -> Result<Filters, Error> {
     let file = File::read(bytes)?;
     let mut budget = ObjectBudget { left: OBJECT_BYTES_MAX };
     budget.take(HEAD_BYTES)?;
     let mut filters =
         Filters { object: Object { cells: 0, alternatives: Vec::new() }, names: Vec::new() };
     for section in file.sections() {
-        let Some(name) = section.name.strip_prefix(PROGRAMS) else { continue };
+        let Some(name) = section.name.strip_prefix(PROGRAMS_PREFIX) else { continue };
         if name.contains('/') {
             continue;
         }
@@ -94,7 +94,7 @@ pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
             let why = format!("section {} is one too many of its kind", section.name);
             return Err(Error::new(why));
         }
-        let (alternative, cells) = alternative(&file, name, &mut budget)?;
+        let (alternative, cells) = read_alternative(&file, name, &mut budget)?;
         filters.object.cells = filters.object.cells.max(cells);
         filters.object.alternatives.push(alternative);
         filters.names.push(name.to_owned());
@@ -103,14 +103,15 @@ pub fn filters(bytes: &[u8]) -> Result<Filters, Error> {
         let why = "there is no filter in it: no section is called trackway/NAME";
         return Err(Error::new(why).with_hint("TRACKWAY_FILTER(NAME, frame) makes one"));
     }
-    all_belong(&file, &filters.names)?;
+    check_section_owners(&file, &filters.names)?;
     Ok(filters)
 }
 
 /// Checks that sections with programs and needs are all of filters: a misspelt one is an error.
-fn all_belong(file: &File<'_>, names: &[String]) -> Result<(), Error> {
+fn check_section_owners(file: &File<'_>, names: &[String]) -> Result<(), Error> {
     for section in file.sections() {
-        let of = section.name.strip_prefix(NEEDS).or(section.name.strip_prefix(PROGRAMS));
+        let of =
+            section.name.strip_prefix(NEEDS_PREFIX).or(section.name.strip_prefix(PROGRAMS_PREFIX));
         let of = of.map(|rest| rest.split_once('/').map_or(rest, |(name, _)| name));
         if let Some(name) = of.filter(|name| !names.iter().any(|known| known == name)) {
             let section = &section.name;
@@ -137,44 +138,44 @@ impl ObjectBudget {
 }
 
 /// A filter with its programs, and how many cells it has.
-fn alternative(
+fn read_alternative(
     file: &File<'_>,
     name: &str,
     budget: &mut ObjectBudget,
 ) -> Result<(Alternative, usize), Error> {
-    let needs_section = format!("{NEEDS}{name}");
+    let needs_section = format!("{NEEDS_PREFIX}{name}");
     let Some(text) = file.section(&needs_section)? else {
-        let why = format!("{PROGRAMS}{name} has no section {needs_section}");
+        let why = format!("{PROGRAMS_PREFIX}{name} has no section {needs_section}");
         return Err(Error::new(why).with_hint("its macro is TRACKWAY_NEEDS_NAME"));
     };
-    let mut needs = needs::read(text.data)
+    let mut needs = needs::parse_needs(text.data)
         .map_err(|why| Error::new(format!("section {needs_section}: {why}")))?;
     let mut constants = Constants::default();
     let mut programs = Vec::new();
     let (mut slots_read, mut cells) = (0, 0);
-    for (number, entry) in entries(file, name)?.into_iter().enumerate() {
-        let linked = link::program(file, entry, &mut constants)?;
+    for (number, entry) in find_entries(file, name)?.into_iter().enumerate() {
+        let linked = link::link_program(file, entry, &mut constants)?;
         budget.take(HEAD_BYTES + linked.insns.len() * INSN_BYTES)?;
-        let facts = verified(file, &linked, needs.len(), number as u8)?;
+        let facts = verify_program(file, &linked, needs.len(), number as u8)?;
         slots_read |= facts.slots_read;
         cells = cells.max(facts.cells);
         programs.push(linked.insns);
     }
     budget.take(2 * HEAD_BYTES + constants.bytes().len())?;
-    needs::shorten(&mut needs, slots_read);
+    needs::drop_unread_needs(&mut needs, slots_read);
     budget.take(needs.iter().map(|need| NEED_BYTES + need.path.len()).sum())?;
     Ok((Alternative { needs, constants: constants.into_bytes(), programs }, cells))
 }
 
 /// The functions that a filter's programs begin with, in the order of their numbers.
-fn entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> {
-    let numbered = format!("{PROGRAMS}{name}/");
+fn find_entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> {
+    let numbered = format!("{PROGRAMS_PREFIX}{name}/");
     let others = file.sections().iter().filter_map(|section| section.name.strip_prefix(&numbered));
     let count = 1 + others.count();
     let mut entries = Vec::new();
     for number in 0..count {
         let section = match number {
-            0 => format!("{PROGRAMS}{name}"),
+            0 => format!("{PROGRAMS_PREFIX}{name}"),
             _ => format!("{numbered}{number}"),
         };
         let Some(found) = file.section(&section)? else {
@@ -193,14 +194,19 @@ fn entries(file: &File<'_>, name: &str) -> Result<Vec<file::FunctionId>, Error> 
 }
 
 /// The facts about a program.
-struct Facts {
+struct ProgramFacts {
     /// Bit n: slot n.
     slots_read: u64,
     cells: usize,
 }
 
 /// Holds a program against the rules.
-fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Result<Facts, Error> {
+fn verify_program(
+    file: &File<'_>,
+    linked: &LinkedProgram,
+    slots: usize,
+    number: u8,
+) -> Result<ProgramFacts, Error> {
     let bytes: Vec<u8> = linked.insns.iter().flat_map(|insn| insn.encode()).collect();
     let Some(program) = Program::new(&bytes) else {
         return Err(Error::new(format!("a program has more than {INSTRUCTIONS_MAX} instructions")));
@@ -210,7 +216,7 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
     match verify(program, rules, &mut states) {
         Ok(verified) => {
             let slots_read = verified.summary().slots_read;
-            Ok(Facts { slots_read, cells: state::cells(program) })
+            Ok(ProgramFacts { slots_read, cells: state::count_cells(program) })
         }
         Err(rejection) => {
             let hint = match rejection.reason {
@@ -223,7 +229,7 @@ fn verified(file: &File<'_>, linked: &Linked, slots: usize, number: u8) -> Resul
                 _ => None,
             };
             let why = rejection.reason.to_string();
-            let error = match linked.place(file, program, rejection.insn) {
+            let error = match linked.location_of(file, program, rejection.insn) {
                 Some(place) => Error::at(place, why),
                 None => Error::new(why),
             };

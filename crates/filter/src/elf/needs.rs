@@ -8,7 +8,7 @@ use crate::types::{MemberPath, Need};
 const PATH_BYTES_MAX: usize = 255;
 
 /// The needs of a section's text, which may end in a NUL as C strings do.
-pub(super) fn read(text: &[u8]) -> Result<Vec<Need>, String> {
+pub(super) fn parse_needs(text: &[u8]) -> Result<Vec<Need>, String> {
     let text = text.strip_suffix(&[0]).unwrap_or(text);
     let text = std::str::from_utf8(text).map_err(|_| "it is no text")?;
     let mut needs = Vec::new();
@@ -16,12 +16,12 @@ pub(super) fn read(text: &[u8]) -> Result<Vec<Need>, String> {
         if needs.len() == SLOTS_MAX {
             return Err(format!("there are more than {SLOTS_MAX} lines"));
         }
-        needs.push(need(line).ok_or_else(|| format!("{line:?} is no line KIND PATH"))?);
+        needs.push(parse_need(line).ok_or_else(|| format!("{line:?} is no line KIND PATH"))?);
     }
     Ok(needs)
 }
 
-fn need(line: &str) -> Option<Need> {
+fn parse_need(line: &str) -> Option<Need> {
     let (kind, path) = line.split_once(' ')?;
     let kind = Kind::ALL.into_iter().find(|one| one.name() == kind)?;
     let is_short = path.len() <= PATH_BYTES_MAX;
@@ -39,7 +39,7 @@ pub(crate) fn is_path(of: &MemberPath) -> bool {
 
 /// Leaves out what is not read, so that events need not have it: what is behind the last slot that
 /// is read, and of the rest each becomes another one's copy, the cheapest one's.
-pub(super) fn shorten(needs: &mut Vec<Need>, slots_read: u64) {
+pub(super) fn drop_unread_needs(needs: &mut Vec<Need>, slots_read: u64) {
     needs.truncate((u64::BITS - slots_read.leading_zeros()) as usize);
     let is_read = |slot: usize| slots_read >> slot & 1 != 0;
     let is_word = |need: &Need| matches!(need.kind, Kind::String | Kind::Sequence);
@@ -61,24 +61,24 @@ mod tests {
 
     #[test]
     fn lines_are_needs() {
-        let needs = read(b"string path\nsigned $ctx.vtid\nfloat x y\n\0").expect("needs");
+        let needs = parse_needs(b"string path\nsigned $ctx.vtid\nfloat x y\n\0").expect("needs");
         let seen: Vec<_> = needs.iter().map(|need| (need.kind, need.path.as_str())).collect();
         let expected = [(Kind::String, "path"), (Kind::Signed, "$ctx.vtid"), (Kind::Float, "x y")];
         assert_eq!(seen, expected);
-        assert_eq!(read(b"\0").expect("none"), []);
-        assert_eq!(read(b"text path\n").unwrap_err(), "\"text path\" is no line KIND PATH");
-        assert_eq!(read(b"\xff").unwrap_err(), "it is no text");
-        assert!(read("signed a\n".repeat(64).as_bytes()).is_ok());
-        assert!(read("signed a\n".repeat(65).as_bytes()).unwrap_err().contains("64"));
-        assert!(read(format!("signed {}\n", "a".repeat(256)).as_bytes()).is_err());
+        assert_eq!(parse_needs(b"\0").expect("none"), []);
+        assert_eq!(parse_needs(b"text path\n").unwrap_err(), "\"text path\" is no line KIND PATH");
+        assert_eq!(parse_needs(b"\xff").unwrap_err(), "it is no text");
+        assert!(parse_needs("signed a\n".repeat(64).as_bytes()).is_ok());
+        assert!(parse_needs("signed a\n".repeat(65).as_bytes()).unwrap_err().contains("64"));
+        assert!(parse_needs(format!("signed {}\n", "a".repeat(256)).as_bytes()).is_err());
     }
 
     #[test]
     fn what_is_not_read_need_not_be_there() {
-        let all = read(b"string a\nsigned b\nfloat c\nunsigned d\n").expect("needs");
+        let all = parse_needs(b"string a\nsigned b\nfloat c\nunsigned d\n").expect("needs");
         let left = |slots_read| {
             let mut needs = all.clone();
-            shorten(&mut needs, slots_read);
+            drop_unread_needs(&mut needs, slots_read);
             needs.into_iter().map(|need| need.path).collect::<Vec<_>>().concat()
         };
         assert_eq!(left(0b1111), "abcd");

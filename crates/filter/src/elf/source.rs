@@ -23,7 +23,7 @@ fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Reads a section's header at `at`: the start of a part of it, from the header's end, and its
 /// length.
-fn part(section: &[u8], at: usize) -> Option<&[u8]> {
+fn read_part(section: &[u8], at: usize) -> Option<&[u8]> {
     section.starts_with(&MAGIC).then_some(())?;
     let header = u32_at(section, 4)? as usize;
     let start = header.checked_add(u32_at(section, at)? as usize)?;
@@ -33,8 +33,8 @@ fn part(section: &[u8], at: usize) -> Option<&[u8]> {
 impl<'d> Lines<'d> {
     /// Creates it from the sections `.BTF` and `.BTF.ext`.
     pub(super) fn new(types: &'d [u8], more: &'d [u8]) -> Self {
-        let strings = part(types, 16).unwrap_or_default();
-        Self { strings, infos: part(more, 16).unwrap_or_default() }
+        let strings = read_part(types, 16).unwrap_or_default();
+        Self { strings, infos: read_part(more, 16).unwrap_or_default() }
     }
 
     fn string(&self, at: u32) -> Option<&'d str> {

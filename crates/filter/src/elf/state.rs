@@ -4,18 +4,18 @@ use trackway_jit::CELLS_MAX;
 use trackway_jit::helper::Helper;
 use trackway_jit::insn::{CALL, Insn, call};
 use trackway_jit::program::Program;
-use trackway_jit::scan::{Known, Scan};
+use trackway_jit::scan::{KnownValue, Scan};
 
 /// The register that has a cell's number.
 const CELL: u8 = 2;
 
 /// Returns the number of cells that the program's calls name by constants; the maximum if one names
 /// another.
-pub(super) fn cells(program: Program<'_>) -> usize {
+pub(super) fn count_cells(program: Program<'_>) -> usize {
     let scan = Scan::new(program);
     let calls = program.insns().filter(|(_, insn)| uses_cell(*insn));
     let cells = calls.map(|(at, _)| match scan.known(at, CELL) {
-        Some(Known::Number(number)) => match usize::try_from(number) {
+        Some(KnownValue::Number(number)) => match usize::try_from(number) {
             Ok(number) if number < CELLS_MAX => number + 1,
             // What is beyond the last cell that there can be is none, and answers 0.
             _ => 0,
@@ -37,9 +37,9 @@ mod tests {
 
     use super::*;
 
-    fn of(insns: &[Insn]) -> usize {
+    fn count_cells_of(insns: &[Insn]) -> usize {
         let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
-        cells(Program::new(&bytes).expect("a program"))
+        count_cells(Program::new(&bytes).expect("a program"))
     }
 
     #[test]
@@ -47,12 +47,12 @@ mod tests {
         let mov =
             |immediate| Insn { op: class::ALU64 | alu::MOV, dst: 2, immediate, ..Insn::default() };
         let call = |helper: Helper| Insn { op: CALL, immediate: helper as i32, ..Insn::default() };
-        assert_eq!(of(&[mov(3), call(Helper::Count)]), 4);
+        assert_eq!(count_cells_of(&[mov(3), call(Helper::Count)]), 4);
         let two = [mov(0), call(Helper::Changed), mov(2), call(Helper::Rate)];
-        assert_eq!(of(&two), 3);
-        assert_eq!(of(&[mov(64), call(Helper::Count)]), 0, "there is no such cell");
-        assert_eq!(of(&[mov(-1), call(Helper::Count)]), 0);
-        assert_eq!(of(&[mov(5), call(Helper::StringHash)]), 0, "nothing is asked");
-        assert_eq!(of(&[call(Helper::Count)]), CELLS_MAX, "it may be any");
+        assert_eq!(count_cells_of(&two), 3);
+        assert_eq!(count_cells_of(&[mov(64), call(Helper::Count)]), 0, "there is no such cell");
+        assert_eq!(count_cells_of(&[mov(-1), call(Helper::Count)]), 0);
+        assert_eq!(count_cells_of(&[mov(5), call(Helper::StringHash)]), 0, "nothing is asked");
+        assert_eq!(count_cells_of(&[call(Helper::Count)]), CELLS_MAX, "it may be any");
     }
 }

@@ -6,7 +6,7 @@ use crate::graph::{Alu, End, Function, Op, Relation, Step, Test, Value};
 
 /// The condition of a jump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ask {
+pub(super) enum JumpCondition {
     /// A comparison.
     Compare(Relation),
     /// True if they have a bit in common.
@@ -23,7 +23,7 @@ pub(super) enum Line {
     /// Gives a variable a constant.
     Assign(Value, u64),
     /// Jumps to a block if the answer is yes.
-    JumpIf { ask: Ask, a: Value, b: Value, to: usize },
+    JumpIf { ask: JumpCondition, a: Value, b: Value, to: usize },
     /// Jumps to a block.
     Jump(usize),
     /// The function's answer, at its end.
@@ -31,8 +31,8 @@ pub(super) enum Line {
 }
 
 /// The lines of a function.
-pub(super) fn lines(function: &Function) -> Vec<Line> {
-    let uses = uses(function);
+pub(super) fn build_lines(function: &Function) -> Vec<Line> {
+    let uses = count_uses(function);
     let mut lines = Vec::new();
     for (number, block) in function.blocks.iter().enumerate() {
         lines.push(Line::Label(number));
@@ -51,7 +51,7 @@ pub(super) fn lines(function: &Function) -> Vec<Line> {
                 } else {
                     (test, then, otherwise)
                 };
-                let jump = jump(function, &uses, &mut lines, from, test, to);
+                let jump = build_jump(function, &uses, &mut lines, from, test, to);
                 lines.push(jump);
                 if or != number + 1 {
                     lines.push(Line::Jump(or));
@@ -64,7 +64,7 @@ pub(super) fn lines(function: &Function) -> Vec<Line> {
 
 /// Makes the jump for a test. Whether bits are set can be tested without computing the `&`, if it
 /// has no other use; whether they are not set cannot.
-fn jump(
+fn build_jump(
     function: &Function,
     uses: &HashMap<Value, usize>,
     lines: &mut Vec<Line>,
@@ -80,13 +80,13 @@ fn jump(
         && let Some(at) = lines[from..].iter().position(|line| *line == Line::Compute(test.a))
     {
         lines.remove(from + at);
-        return Line::JumpIf { ask: Ask::Bits, a, b, to };
+        return Line::JumpIf { ask: JumpCondition::Bits, a, b, to };
     }
-    Line::JumpIf { ask: Ask::Compare(test.relation), a: test.a, b: test.b, to }
+    Line::JumpIf { ask: JumpCondition::Compare(test.relation), a: test.a, b: test.b, to }
 }
 
 /// Counts the uses of each value.
-fn uses(function: &Function) -> HashMap<Value, usize> {
+fn count_uses(function: &Function) -> HashMap<Value, usize> {
     let mut uses = HashMap::new();
     let mut used = |value: Value| *uses.entry(value).or_insert(0) += 1;
     for block in &function.blocks {

@@ -45,7 +45,7 @@ impl Constants<'_> {
 
 /// Most steps that the program can take, as verifiers count them: a function goes through as many
 /// elements as there may be, from wherever it is called.
-fn steps(count: usize, starts: &[usize], called: impl Iterator<Item = usize>) -> u64 {
+fn steps_max(count: usize, starts: &[usize], called: impl Iterator<Item = usize>) -> u64 {
     let size_of = |start: usize| {
         let end = starts.iter().copied().find(|&next| next > start).unwrap_or(count);
         (end - start) as u64
@@ -54,7 +54,7 @@ fn steps(count: usize, starts: &[usize], called: impl Iterator<Item = usize>) ->
 }
 
 /// Makes instructions of graphs.
-pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
+pub(crate) fn emit_code(graph: &Graph) -> Result<Code, Unsupported> {
     let mut constants = Constants { texts: &graph.texts, bytes: Vec::new(), words: HashMap::new() };
     let mut instructions = Vec::new();
     let mut starts = Vec::new();
@@ -68,8 +68,8 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
         }
         starts.push(instructions.len());
         start_of[number] = instructions.len();
-        let lines = line::lines(function);
-        let plan = register::allocate(&lines, &function.values);
+        let lines = line::build_lines(function);
+        let plan = register::allocate_registers(&lines, &function.values);
         let depth = usize::from(number > 0);
         stack_bytes[depth] = stack_bytes[depth].max(plan.stack_bytes);
         let mut output = write::Output {
@@ -77,7 +77,7 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
             addresses: &mut addresses,
             constants: &mut constants,
         };
-        write::write(&lines, &function.values, &plan, &mut output);
+        write::write_instructions(&lines, &function.values, &plan, &mut output);
         if instructions.len() > INSTRUCTIONS_MAX {
             return Err(crate::graph::too_long());
         }
@@ -86,7 +86,7 @@ pub(crate) fn emit(graph: &Graph) -> Result<Code, Unsupported> {
         return Err(Unsupported(format!("the filter has more than {FUNCTIONS_MAX} functions")));
     }
     let called = addresses.iter().map(|&(_, function)| start_of[function]);
-    let steps = steps(instructions.len(), &starts, called);
+    let steps = steps_max(instructions.len(), &starts, called);
     if steps > STEPS_MAX {
         return Err(Unsupported(format!(
             "the filter may take {steps} steps; {STEPS_MAX} are the most"

@@ -10,18 +10,18 @@ use super::line::Line;
 use crate::graph::{Op, Value, Values};
 
 /// Registers that calls leave as they are.
-const SAVED: [u8; 4] = [6, 7, 8, 9];
+const SAVED_REGISTERS: [u8; 4] = [6, 7, 8, 9];
 /// The register of the frame if it is needed after a call.
-const SAVED_FRAME: u8 = SAVED[0];
+const SAVED_FRAME: u8 = SAVED_REGISTERS[0];
 /// Registers that calls destroy, but for that of the frame, which some leave, and that of the
 /// answer.
-const DESTROYED: [u8; 4] = [2, 3, 4, 5];
+const DESTROYED_REGISTERS: [u8; 4] = [2, 3, 4, 5];
 /// Registers for values that have none; not given to values once there is such a value.
-pub(super) const SCRATCH: [u8; 2] = [5, 4];
+pub(super) const SCRATCH_REGISTERS: [u8; 2] = [5, 4];
 /// The answer of a call.
-pub(super) const ANSWER: u8 = 0;
+pub(super) const ANSWER_REGISTER: u8 = 0;
 /// The register of a function's argument after the frame.
-pub(super) const ITEM: u8 = 2;
+pub(super) const ITEM_REGISTER: u8 = 2;
 
 /// The place of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Plan {
 
 /// When a value is needed. Line `n` uses at `2n` and makes at `2n + 1`.
 #[derive(Debug, Clone, Copy)]
-struct Life {
+struct LiveInterval {
     value: Value,
     from: usize,
     to: usize,
@@ -64,20 +64,20 @@ struct Life {
 }
 
 /// Gives every value a place.
-pub(super) fn allocate(lines: &[Line], values: &Values) -> Plan {
+pub(super) fn allocate_registers(lines: &[Line], values: &Values) -> Plan {
     let calls: Vec<usize> = (0..lines.len())
         .filter(|&n| matches!(&lines[n], Line::Compute(value) if values.op(*value).is_call()))
         .map(|n| 2 * n)
         .collect();
     let destroying: Vec<usize> =
         calls.iter().copied().filter(|&call| !keeps_frame(&lines[call / 2], values)).collect();
-    let lives = lives(lines, values);
+    let lives = live_intervals(lines, values);
     let scan = |is_tight| {
-        let end = frame_end(lines, values, is_tight);
+        let end = last_frame_use(lines, values, is_tight);
         let mut scan = Scan {
             values,
             calls: &calls,
-            is_frame_saved: end.is_some_and(|end| crosses(&destroying, 0, end)),
+            is_frame_saved: end.is_some_and(|end| crosses_call(&destroying, 0, end)),
             keeps_scratch: is_tight,
             locations: BTreeMap::new(),
             active: Vec::new(),
@@ -108,17 +108,17 @@ fn keeps_frame(line: &Line, values: &Values) -> bool {
     }
 }
 
-fn crosses(calls: &[usize], from: usize, to: usize) -> bool {
+fn crosses_call(calls: &[usize], from: usize, to: usize) -> bool {
     calls.iter().any(|&call| from < call && call < to)
 }
 
 /// The last use of the frame: by loads and by calls; and by whatever may load again, if there are
 /// not registers enough.
-fn frame_end(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
+fn last_frame_use(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
     let is_load = |value: &Value| values.op(*value).is_load();
     let uses_frame = |line: &Line| match line {
         Line::Compute(value) if is_load(value) || values.op(*value).is_call() => true,
-        line => is_tight && used(line, values).0.iter().any(is_load),
+        line => is_tight && values_read(line, values).0.iter().any(is_load),
     };
     lines.iter().rposition(uses_frame).map(|n| 2 * n)
 }
@@ -126,7 +126,7 @@ fn frame_end(lines: &[Line], values: &Values, is_tight: bool) -> Option<usize> {
 /// The values whose registers a line reads, and whether what it makes may not take that of the
 /// last. Constants on the left and as arguments are not among them: they are written where they
 /// are wanted, whether or not a register has them.
-fn used(line: &Line, values: &Values) -> (Vec<Value>, bool) {
+fn values_read(line: &Line, values: &Values) -> (Vec<Value>, bool) {
     let is_read = |value: &Value| values.constant(*value).is_none();
     match line {
         Line::Compute(value) => match values.op(*value) {
@@ -141,10 +141,10 @@ fn used(line: &Line, values: &Values) -> (Vec<Value>, bool) {
     }
 }
 
-fn lives(lines: &[Line], values: &Values) -> Vec<Life> {
-    let mut lives: BTreeMap<Value, Life> = BTreeMap::new();
+fn live_intervals(lines: &[Line], values: &Values) -> Vec<LiveInterval> {
+    let mut lives: BTreeMap<Value, LiveInterval> = BTreeMap::new();
     for (n, line) in lines.iter().enumerate() {
-        let (uses, keeps_last) = used(line, values);
+        let (uses, keeps_last) = values_read(line, values);
         for value in &uses {
             // Constants that have no life here are immediates.
             if let Some(life) = lives.get_mut(value) {
@@ -156,19 +156,24 @@ fn lives(lines: &[Line], values: &Values) -> Vec<Life> {
         let op = values.op(*value);
         let from = if *op == Op::Item { 0 } else { 2 * n + 1 };
         let wish = match op {
-            Op::Item => Some(ITEM),
-            op if op.is_call() => Some(ANSWER),
+            Op::Item => Some(ITEM_REGISTER),
+            op if op.is_call() => Some(ANSWER_REGISTER),
             _ => None,
         };
         let like = match op {
             Op::Alu(_, a, _) | Op::Negate(a) => Some(*a),
             _ => None,
         };
-        let life =
-            lives.entry(*value).or_insert(Life { value: *value, from, to: from, wish, like });
+        let life = lives.entry(*value).or_insert(LiveInterval {
+            value: *value,
+            from,
+            to: from,
+            wish,
+            like,
+        });
         life.to = life.to.max(2 * n + 1);
     }
-    let mut lives: Vec<Life> = lives.into_values().collect();
+    let mut lives: Vec<LiveInterval> = lives.into_values().collect();
     // An item is in its register before anything else is.
     lives.sort_by_key(|life| life.from);
     lives
@@ -181,16 +186,17 @@ struct Scan<'lines> {
     keeps_scratch: bool,
     locations: BTreeMap<Value, Location>,
     /// Lives that have a register and have not ended.
-    active: Vec<(Life, u8)>,
+    active: Vec<(LiveInterval, u8)>,
     stack_bytes: usize,
     is_spilled: bool,
 }
 
 impl Scan<'_> {
     /// Registers that a life may have, the best first.
-    fn registers(&self, life: &Life) -> Vec<u8> {
-        let saved = SAVED.into_iter().filter(|&r| !(self.is_frame_saved && r == SAVED_FRAME));
-        if crosses(self.calls, life.from, life.to) {
+    fn registers(&self, life: &LiveInterval) -> Vec<u8> {
+        let saved =
+            SAVED_REGISTERS.into_iter().filter(|&r| !(self.is_frame_saved && r == SAVED_FRAME));
+        if crosses_call(self.calls, life.from, life.to) {
             return saved.collect();
         }
         let like = life.like.and_then(|like| match self.locations.get(&like) {
@@ -198,18 +204,18 @@ impl Scan<'_> {
             _ => None,
         });
         let mut registers: Vec<u8> = life.wish.into_iter().chain(like).collect();
-        let is_scratch = |register: &u8| self.keeps_scratch && SCRATCH.contains(register);
-        registers.extend(DESTROYED.into_iter().filter(|register| !is_scratch(register)));
+        let is_scratch = |register: &u8| self.keeps_scratch && SCRATCH_REGISTERS.contains(register);
+        registers.extend(DESTROYED_REGISTERS.into_iter().filter(|register| !is_scratch(register)));
         // Without calls, register 0 holds the answer "no" from the beginning.
         if !self.calls.is_empty() {
-            registers.push(ANSWER);
+            registers.push(ANSWER_REGISTER);
         }
         registers.extend(saved);
         registers.retain(|register| !is_scratch(register));
         registers
     }
 
-    fn place(&mut self, life: &Life) {
+    fn place(&mut self, life: &LiveInterval) {
         self.active.retain(|(active, _)| active.to >= life.from);
         let registers = self.registers(life);
         let is_free = |register: &&u8| self.active.iter().all(|(_, taken)| taken != *register);
@@ -218,7 +224,7 @@ impl Scan<'_> {
             return;
         }
         // What is made again easily goes first, then what is needed longest.
-        let cost = |life: &Life| (self.is_cheap(life.value), life.to);
+        let cost = |life: &LiveInterval| (self.is_cheap(life.value), life.to);
         let victim = (0..self.active.len())
             .filter(|&at| registers.contains(&self.active[at].1))
             .max_by_key(|&at| cost(&self.active[at].0));
@@ -232,7 +238,7 @@ impl Scan<'_> {
         }
     }
 
-    fn take(&mut self, life: Life, register: u8) {
+    fn take(&mut self, life: LiveInterval, register: u8) {
         self.locations.insert(life.value, Location::Register(register));
         self.active.push((life, register));
     }

@@ -5,8 +5,8 @@ use trackway_jit::insn::{
     CALL, EXIT, FRAME, Insn, LDDW, LDDW_FUNCTION, STACK_END, alu, class, jump, mode, size, source,
 };
 
-use super::line::{Ask, Line};
-use super::register::{ANSWER, ITEM, Location, Plan, SCRATCH};
+use super::line::{JumpCondition, Line};
+use super::register::{ANSWER_REGISTER, ITEM_REGISTER, Location, Plan, SCRATCH_REGISTERS};
 use super::{Constants, is_immediate};
 use crate::graph::{Alu, Op, Relation, Value, Values};
 
@@ -27,7 +27,12 @@ pub(super) struct Output<'a, 'graph> {
 }
 
 /// Appends a function's instructions.
-pub(super) fn write(lines: &[Line], values: &Values, plan: &Plan, output: &mut Output<'_, '_>) {
+pub(super) fn write_instructions(
+    lines: &[Line],
+    values: &Values,
+    plan: &Plan,
+    output: &mut Output<'_, '_>,
+) {
     let labels = lines.iter().filter(|line| matches!(line, Line::Label(_))).count();
     let mut writer = Writer {
         values,
@@ -110,7 +115,7 @@ impl Writer<'_, '_> {
     fn enter(&mut self, lines: &[Line]) {
         let has_no = lines.contains(&Line::Return(false));
         if self.plan.is_leaf && has_no {
-            self.constant(ANSWER, 0);
+            self.constant(ANSWER_REGISTER, 0);
         }
         if self.plan.frame != FRAME {
             self.mov(self.plan.frame, FRAME);
@@ -120,8 +125,8 @@ impl Writer<'_, '_> {
             _ => None,
         });
         match item.and_then(|item| self.plan.location(item)) {
-            Some(Location::Register(register)) => self.mov(register, ITEM),
-            Some(Location::Stack(offset)) => self.store(offset, ITEM),
+            Some(Location::Register(register)) => self.mov(register, ITEM_REGISTER),
+            Some(Location::Stack(offset)) => self.store(offset, ITEM_REGISTER),
             Some(Location::Again) | None => {}
         }
     }
@@ -190,7 +195,7 @@ impl Writer<'_, '_> {
     /// The answer in register 0. Without calls that has been "no" from the beginning.
     fn answer(&mut self, answer: bool, rest: &[Line]) {
         if answer || !self.plan.is_leaf {
-            self.constant(ANSWER, answer.into());
+            self.constant(ANSWER_REGISTER, answer.into());
         }
         let is_last = match rest {
             [] => true,
@@ -207,8 +212,8 @@ impl Writer<'_, '_> {
         match self.plan.location(value) {
             Some(Location::Register(register)) => self.constant(register, bits),
             Some(Location::Stack(offset)) => {
-                self.constant(SCRATCH[0], bits);
-                self.store(offset, SCRATCH[0]);
+                self.constant(SCRATCH_REGISTERS[0], bits);
+                self.store(offset, SCRATCH_REGISTERS[0]);
             }
             Some(Location::Again) | None => {}
         }
@@ -221,14 +226,14 @@ impl Writer<'_, '_> {
         }
         let target = match location {
             Some(Location::Register(register)) => register,
-            _ => SCRATCH[0],
+            _ => SCRATCH_REGISTERS[0],
         };
         match self.values.op(value) {
             Op::Call(helper, arguments) | Op::Effect(helper, arguments, _) => {
                 self.call(*helper, arguments);
                 match location {
-                    Some(Location::Register(register)) => self.mov(register, ANSWER),
-                    Some(Location::Stack(offset)) => self.store(offset, ANSWER),
+                    Some(Location::Register(register)) => self.mov(register, ANSWER_REGISTER),
+                    Some(Location::Stack(offset)) => self.store(offset, ANSWER_REGISTER),
                     Some(Location::Again) | None => {}
                 }
                 return;
@@ -258,7 +263,7 @@ impl Writer<'_, '_> {
         let immediate = self.immediate(b);
         let src = match immediate {
             Some(_) => 0,
-            None => self.read(b, SCRATCH[1]),
+            None => self.read(b, SCRATCH_REGISTERS[1]),
         };
         self.read_to(a, target);
         let (code, is_signed) = alu_code(operation);
@@ -273,16 +278,16 @@ impl Writer<'_, '_> {
         is_immediate(bits).then_some(bits as i32)
     }
 
-    fn jump_if(&mut self, ask: Ask, a: Value, b: Value, to: usize) {
-        let dst = self.read(a, SCRATCH[0]);
+    fn jump_if(&mut self, ask: JumpCondition, a: Value, b: Value, to: usize) {
+        let dst = self.read(a, SCRATCH_REGISTERS[0]);
         let immediate = self.immediate(b);
         let src = match immediate {
             Some(_) => 0,
-            None => self.read(b, SCRATCH[1]),
+            None => self.read(b, SCRATCH_REGISTERS[1]),
         };
         let code = match ask {
-            Ask::Bits => jump::JSET,
-            Ask::Compare(relation) => jump_code(relation),
+            JumpCondition::Bits => jump::JSET,
+            JumpCondition::Compare(relation) => jump_code(relation),
         };
         let op = class::JMP | code | if immediate.is_some() { source::K } else { source::X };
         self.jumps.push((self.instructions.len(), to));
@@ -337,9 +342,9 @@ impl Writer<'_, '_> {
             // Only circles are left. Register 0 is in none of them, since it is no target, and
             // whatever was to be taken from it has been.
             let (_, src) = moves[0];
-            self.mov(ANSWER, src);
+            self.mov(ANSWER_REGISTER, src);
             for (_, from) in moves.iter_mut().filter(|(_, from)| *from == src) {
-                *from = ANSWER;
+                *from = ANSWER_REGISTER;
             }
         }
     }

@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 
 use trackway_schema::{Label, Scalar};
 
-use self::named::Named;
+use self::named::ExpressionNames;
 use self::search::{Found, Search};
-use crate::analysis::width::fields_that_count;
+use crate::analysis::width::width_sensitive_fields;
 use crate::error::{Error, Topic};
 use crate::layout::{Integer, Layout, Member, Type};
 use crate::meaning::SlotMeanings;
@@ -28,14 +28,14 @@ use crate::types::{Filter, Widths, check_parsed};
 /// Most combinations that become alternatives.
 const ALTERNATIVES_MAX: usize = 64;
 /// Most combinations that are tried.
-const TRIED_MAX: usize = 1024;
+const COMBINATIONS_MAX: usize = 1024;
 /// Most fields whose widths count that all combinations of widths are made of.
 const WIDTHS_MAX: usize = 3;
 /// Elements that a made-up array has: as many as a path can name.
 const ARRAY_LENGTH: u64 = 1 << 16;
 
 /// Prefix of application contexts, among the names of fields.
-pub(crate) const APPLICATION: &str = "$app.";
+pub(crate) const APPLICATION_PREFIX: &str = "$app.";
 
 /// Types that applications' contexts can have.
 pub(crate) fn application_types() -> [Type; 4] {
@@ -47,26 +47,26 @@ fn is_of_application(of: &Type) -> bool {
 }
 
 /// Returns the names in an expression: fields, and application contexts with `$app.`.
-pub(crate) fn named(parsed: &Parsed) -> Vec<String> {
-    Named::of(&parsed.tree).fields
+pub(crate) fn named_members(parsed: &Parsed) -> Vec<String> {
+    ExpressionNames::of(&parsed.tree).fields
 }
 
 /// The contexts of applications that an expression names, without `$app.`.
-pub(crate) fn applications(parsed: &Parsed) -> Vec<String> {
-    let name = |field: &String| field.strip_prefix(APPLICATION).map(str::to_owned);
-    named(parsed).iter().filter_map(name).collect()
+pub(crate) fn named_applications(parsed: &Parsed) -> Vec<String> {
+    let name = |field: &String| field.strip_prefix(APPLICATION_PREFIX).map(str::to_owned);
+    named_members(parsed).iter().filter_map(name).collect()
 }
 
 /// The fields that an expression names.
 pub(crate) fn named_fields(parsed: &Parsed) -> Vec<String> {
-    let mut named = named(parsed);
-    named.retain(|field| !field.starts_with(APPLICATION));
+    let mut named = named_members(parsed);
+    named.retain(|field| !field.starts_with(APPLICATION_PREFIX));
     named
 }
 
 /// The possible filters of an expression.
 #[derive(Debug)]
-pub(crate) struct Possible {
+pub(crate) struct PossibleFilters {
     /// Filters for events of which little need be known, with those events; the likely ones first.
     pub(crate) filters: Vec<(Filter, SlotMeanings)>,
     /// True if there could be an event for which it makes sense.
@@ -75,7 +75,7 @@ pub(crate) struct Possible {
     error: Option<Error>,
 }
 
-impl Possible {
+impl PossibleFilters {
     /// Returns its error, if it is not plausible.
     pub(crate) fn error(self, text: &str) -> Error {
         let whole = Span { from: 0, to: text.len() };
@@ -85,35 +85,36 @@ impl Possible {
 }
 
 /// Returns the possible filters of an expression.
-pub(crate) fn possible(text: &str, parsed: &Parsed) -> Possible {
-    let named = Named::of(&parsed.tree);
+pub(crate) fn find_possible_filters(text: &str, parsed: &Parsed) -> PossibleFilters {
+    let named = ExpressionNames::of(&parsed.tree);
     let fields = &named.fields;
-    let types = types(&named.texts);
+    let types = candidate_types(&named.texts);
     let could = |name: &String| {
-        let is_application = name.starts_with(APPLICATION);
+        let is_application = name.starts_with(APPLICATION_PREFIX);
         types.iter().map(|guess| !is_application || is_of_application(&guess.of)).collect()
     };
     let could = fields.iter().map(could).collect();
-    let mut found = Possible { filters: Vec::new(), is_plausible: false, error: None };
+    let mut found = PossibleFilters { filters: Vec::new(), is_plausible: false, error: None };
     let mut search = Search::new((text, parsed), fields, &types, could);
     if let Err(error) = search.narrow() {
-        return Possible { error: Some(error), ..found };
+        return PossibleFilters { error: Some(error), ..found };
     }
     // Of an array that is meant as a whole it is no matter what is in it.
-    let is_meant = |field: &str, guess: &Guess| {
-        let is_other = guess.of.is_array() && guess.of != array(Scalar::I64);
+    let is_meant = |field: &str, guess: &TypeGuess| {
+        let is_other = guess.of.is_array() && guess.of != array_of(Scalar::I64);
         guess.by_kind && (!is_other || named.indexed.contains(field))
     };
     let mut needs = BTreeSet::new();
     let mut combinations = 0;
     for_each_combination(&search.choices(is_meant), &mut |chosen| {
-        let layout =
-            layout(fields.iter().map(String::as_str).zip(chosen.iter().map(|&of| &types[of].of)));
+        let layout = synthetic_layout(
+            fields.iter().map(String::as_str).zip(chosen.iter().map(|&of| &types[of].of)),
+        );
         if let Ok(filter) = check_parsed(parsed, &layout, Widths::Own) {
             found.is_plausible = true;
             if depends_on_kinds(&filter) && needs.insert(needs_of(&filter)) {
                 combinations += 1;
-                found.filters.extend(of_all_widths(parsed, &layout));
+                found.filters.extend(filters_of_all_widths(parsed, &layout));
             }
         }
         combinations < ALTERNATIVES_MAX
@@ -124,12 +125,12 @@ pub(crate) fn possible(text: &str, parsed: &Parsed) -> Possible {
             Found::Types(chosen) => {
                 found.is_plausible = true;
                 let of = chosen.iter().map(|&of| &types[of].of);
-                let layout = layout(fields.iter().map(String::as_str).zip(of));
+                let layout = synthetic_layout(fields.iter().map(String::as_str).zip(of));
                 let filter = check_parsed(parsed, &layout, Widths::Own);
                 if chosen.iter().all(|&of| types[of].by_kind)
                     && filter.is_ok_and(|filter| depends_on_kinds(&filter))
                 {
-                    found.filters.extend(of_all_widths(parsed, &layout));
+                    found.filters.extend(filters_of_all_widths(parsed, &layout));
                 }
             }
             Found::NotKnown => found.is_plausible = true,
@@ -147,8 +148,8 @@ fn depends_on_kinds(filter: &Filter) -> bool {
 
 /// Returns the filters of an expression for an event of these kinds, with the events that they
 /// apply to: for each combination of widths, where they make a difference, or some of them.
-fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, SlotMeanings)> {
-    let that_count = fields_that_count(parsed, layout);
+fn filters_of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, SlotMeanings)> {
+    let that_count = width_sensitive_fields(parsed, layout);
     let every = (1_u32 << that_count.len().min(u32::BITS as usize - 1)) - 1;
     // Which of them are narrow, as bits: if there are many, all or none.
     let is_all = that_count.len() <= WIDTHS_MAX;
@@ -159,7 +160,7 @@ fn of_all_widths(parsed: &Parsed, layout: &Layout) -> Vec<(Filter, SlotMeanings)
         let narrow = that_count.iter().enumerate().filter(|(at, _)| mask != 0 && is_in(*at));
         let narrow: BTreeSet<String> = narrow.map(|(_, name)| name.clone()).collect();
         let filter = check_parsed(parsed, layout, Widths::NarrowOnly(&narrow)).ok()?;
-        let slot_meanings = SlotMeanings::guessed(&filter, &that_count, &narrow);
+        let slot_meanings = SlotMeanings::for_unknown_events(&filter, &that_count, &narrow);
         Some((filter, slot_meanings))
     };
     masks.into_iter().filter_map(made).collect()
@@ -171,7 +172,7 @@ fn needs_of(filter: &Filter) -> Vec<(String, u8)> {
 }
 
 /// A type that a field could have.
-struct Guess {
+struct TypeGuess {
     of: Type,
     /// True if its kind determines everything that bytecode depends on.
     by_kind: bool,
@@ -179,7 +180,7 @@ struct Guess {
     is_like: usize,
 }
 
-fn array(of: impl Into<Type>) -> Type {
+fn array_of(of: impl Into<Type>) -> Type {
     Type::Array(Box::new(of.into()), ARRAY_LENGTH)
 }
 
@@ -190,35 +191,35 @@ impl Type {
 }
 
 /// Types of fields, the likely ones first; an enumeration has whatever labels are asked for.
-fn types(texts: &BTreeSet<Vec<u8>>) -> Vec<Guess> {
+fn candidate_types(texts: &BTreeSet<Vec<u8>>) -> Vec<TypeGuess> {
     let by_kind = [
         (Scalar::I64.into(), 0),
         (Scalar::U64.into(), 0),
         (Type::String, 2),
         (Scalar::F64.into(), 3),
-        (array(Scalar::I64), 4),
-        (array(Scalar::U64), 4),
-        (array(Scalar::F64), 6),
+        (array_of(Scalar::I64), 4),
+        (array_of(Scalar::U64), 4),
+        (array_of(Scalar::F64), 6),
     ];
-    let guess = |(of, is_like)| Guess { of, by_kind: true, is_like };
-    let mut types: Vec<Guess> = by_kind.into_iter().map(guess).collect();
+    let guess = |(of, is_like)| TypeGuess { of, by_kind: true, is_like };
+    let mut types: Vec<TypeGuess> = by_kind.into_iter().map(guess).collect();
     if let (false, Type::Integer(integer)) = (texts.is_empty(), Scalar::I64.into()) {
         let name = |text: &Vec<u8>| String::from_utf8_lossy(text).into_owned();
         let label = |text| Label { name: name(text), first: 0, last: 0 };
         let labels = texts.iter().map(label).collect();
         let labelled = Type::Integer(Integer { labels, ..integer });
-        for of in [labelled.clone(), array(labelled)] {
-            types.push(Guess { of, by_kind: false, is_like: types.len() });
+        for of in [labelled.clone(), array_of(labelled)] {
+            types.push(TypeGuess { of, by_kind: false, is_like: types.len() });
         }
     }
     types
 }
 
 /// A made-up event.
-fn layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Type)>) -> Layout {
+fn synthetic_layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Type)>) -> Layout {
     let (mut of_event, mut applications) = (Vec::new(), Vec::new());
     for (name, of) in fields {
-        let (members, name) = match name.strip_prefix(APPLICATION) {
+        let (members, name) = match name.strip_prefix(APPLICATION_PREFIX) {
             Some(name) => (&mut applications, name),
             None => (&mut of_event, name),
         };
@@ -233,27 +234,27 @@ fn layout<'t>(fields: impl Iterator<Item = (&'t str, &'t Type)>) -> Layout {
 }
 
 /// Calls `try_one` with a choice for each of these, until it says that it is enough: those first
-/// that take the first choices, and not more than [`TRIED_MAX`].
+/// that take the first choices, and not more than [`COMBINATIONS_MAX`].
 fn for_each_combination(choices: &[Vec<usize>], try_one: &mut dyn FnMut(&[usize]) -> bool) {
     let most: usize = choices.iter().map(|of| of.len().saturating_sub(1)).sum();
     if choices.iter().any(Vec::is_empty) {
         return;
     }
-    let mut left = TRIED_MAX;
+    let mut left = COMBINATIONS_MAX;
     let mut chosen = Vec::new();
     for rank in 0..=most {
         let mut bounded = |chosen: &[usize]| {
             left = left.saturating_sub(1);
             try_one(chosen) && left > 0
         };
-        if !with_rank(choices, rank, &mut chosen, &mut bounded) {
+        if !try_combinations_of_rank(choices, rank, &mut chosen, &mut bounded) {
             return;
         }
     }
 }
 
 /// The same of those choices whose places in their lists come to `rank`; whether to go on.
-fn with_rank(
+fn try_combinations_of_rank(
     choices: &[Vec<usize>],
     rank: usize,
     chosen: &mut Vec<usize>,
@@ -269,7 +270,7 @@ fn with_rank(
             continue;
         }
         chosen.push(choice);
-        let goes_on = with_rank(rest, rank - place, chosen, try_one);
+        let goes_on = try_combinations_of_rank(rest, rank - place, chosen, try_one);
         chosen.pop();
         if !goes_on {
             return false;

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::APPLICATION;
+use super::APPLICATION_PREFIX;
 use crate::parse::{Item, Node, Tree, Unary};
 use crate::text::Text;
 
 /// The names in an expression.
 #[derive(Default)]
-pub(super) struct Named {
+pub(super) struct ExpressionNames {
     /// Fields, in order; contexts of applications as `$app.provider:name`.
     pub(super) fields: Vec<String>,
     /// Names of fields of which an element is read by its number.
@@ -17,7 +17,7 @@ pub(super) struct Named {
     pub(super) texts: BTreeSet<Vec<u8>>,
 }
 
-impl Named {
+impl ExpressionNames {
     pub(super) fn of(tree: &Tree) -> Self {
         let mut named = Self::default();
         named.walk(tree);
@@ -35,23 +35,23 @@ impl Named {
             Node::Text(text) => _ = self.texts.insert(without_stars(text)),
             _ => {}
         }
-        if !is_of_numbers_and_units(tree) {
-            children(tree).into_iter().for_each(|child| self.walk(child));
+        if !has_only_numbers_and_units(tree) {
+            child_trees(tree).into_iter().for_each(|child| self.walk(child));
         }
     }
 }
 
-/// The name that it is, as [`Named`] has it.
+/// The name that it is, as [`ExpressionNames`] has it.
 fn name_of(tree: &Tree) -> Option<String> {
     match &tree.node {
         Node::Name(name) => Some(name.clone()),
-        Node::Application(name) => Some(format!("{APPLICATION}{name}")),
+        Node::Application(name) => Some(format!("{APPLICATION_PREFIX}{name}")),
         _ => None,
     }
 }
 
 /// Returns true if it consists of numbers and units, without names.
-fn is_of_numbers_and_units(tree: &Tree) -> bool {
+fn has_only_numbers_and_units(tree: &Tree) -> bool {
     matches!(&tree.node, Node::Call(name, ..) if matches!(name.as_str(), "rate" | "sample"))
 }
 
@@ -68,7 +68,7 @@ pub(super) struct Part<'t> {
 
 /// Adds the parts that a tree is made of, each behind those that it is made of itself, which make
 /// sense by themselves or nowhere; the tree's fields and size. `all`: the fields of the whole.
-pub(super) fn parts<'t>(
+pub(super) fn collect_parts<'t>(
     tree: &'t Tree,
     is_truth: bool,
     all: &[String],
@@ -86,10 +86,10 @@ pub(super) fn parts<'t>(
     let is_closed =
         matches!(&tree.node, Node::Call(name, ..) if ["any", "all", "none"].contains(&&**name));
     let mut inner = Vec::new();
-    if !is_of_numbers_and_units(tree) {
-        for child in children(tree) {
+    if !has_only_numbers_and_units(tree) {
+        for child in child_trees(tree) {
             let into = if is_closed { &mut inner } else { &mut *found };
-            let (named, of) = parts(child, are_truths, all, into);
+            let (named, of) = collect_parts(child, are_truths, all, into);
             size += of;
             for field in named {
                 if !fields.contains(&field) {
@@ -119,7 +119,7 @@ fn without_stars(text: &Text) -> Vec<u8> {
     bytes
 }
 
-fn children(tree: &Tree) -> Vec<&Tree> {
+fn child_trees(tree: &Tree) -> Vec<&Tree> {
     match &tree.node {
         Node::Number(_)
         | Node::Text(_)

@@ -7,8 +7,8 @@
 //! after the other, in the order in which the checker comes to them, so that it says at the first
 //! wrong one that it is wrong. Both are bounded. What is not found out is not impossible.
 
-use super::named::{Part, parts};
-use super::{Guess, layout};
+use super::named::{Part, collect_parts};
+use super::{TypeGuess, synthetic_layout};
 use crate::error::{Error, Topic};
 use crate::parse::Parsed;
 use crate::types::{Widths, check_parsed, check_part, check_value};
@@ -28,7 +28,7 @@ pub(super) struct Search<'p> {
     text: &'p str,
     parsed: &'p Parsed,
     fields: &'p [String],
-    types: &'p [Guess],
+    types: &'p [TypeGuess],
     /// For each field the types that it could have.
     could: Vec<Vec<bool>>,
     /// Number of nodes of the whole tree.
@@ -50,7 +50,7 @@ impl<'p> Search<'p> {
     pub(super) fn new(
         (text, parsed): (&'p str, &'p Parsed),
         fields: &'p [String],
-        types: &'p [Guess],
+        types: &'p [TypeGuess],
         could: Vec<Vec<bool>>,
     ) -> Self {
         Self { text, parsed, fields, types, could, size: 1, left: NODES_MAX }
@@ -63,7 +63,7 @@ impl<'p> Search<'p> {
     /// That a part makes no sense whatever its fields are.
     pub(super) fn narrow(&mut self) -> Result<(), Error> {
         let mut all = Vec::new();
-        (_, self.size) = parts(&self.parsed.tree, true, self.fields, &mut all);
+        (_, self.size) = collect_parts(&self.parsed.tree, true, self.fields, &mut all);
         all.retain(|part| part.fields.len() <= PART_FIELDS_MAX);
         for _ in 0..PASSES_MAX {
             let mut has_changed = false;
@@ -78,7 +78,7 @@ impl<'p> Search<'p> {
     }
 
     /// For each field those of its types that are meant.
-    pub(super) fn choices(&self, is_meant: impl Fn(&str, &Guess) -> bool) -> Vec<Vec<usize>> {
+    pub(super) fn choices(&self, is_meant: impl Fn(&str, &TypeGuess) -> bool) -> Vec<Vec<usize>> {
         let chosen = |(field, could): (&String, &Vec<bool>)| {
             let is_chosen = |&of: &usize| could[of] && is_meant(field, &self.types[of]);
             (0..self.types.len()).filter(is_chosen).collect()
@@ -183,6 +183,8 @@ impl<'p> Search<'p> {
 
     /// An event in which these fields have these types.
     fn layout(&self, chosen: impl Iterator<Item = (usize, usize)>) -> crate::layout::Layout {
-        layout(chosen.map(|(field, of)| (self.fields[field].as_str(), &self.types[of].of)))
+        synthetic_layout(
+            chosen.map(|(field, of)| (self.fields[field].as_str(), &self.types[of].of)),
+        )
     }
 }

@@ -15,16 +15,16 @@ use crate::types::{Elements, Expr, Filter, Fold, Node, StringTest, Type};
 /// From how many ranges on a set of small numbers is looked up in a word of bits.
 const BITS_FROM_RANGES: usize = 4;
 
-pub(super) fn lower(filter: &Filter) -> Result<Graph, Unsupported> {
-    let mut shared = Shared { filter, texts: Vec::new(), functions: vec![None], effects: 0 };
-    let function = Lower::new(&mut shared).function(&filter.root)?;
+pub(super) fn lower_filter(filter: &Filter) -> Result<Graph, Unsupported> {
+    let mut shared = LoweringState { filter, texts: Vec::new(), functions: vec![None], effects: 0 };
+    let function = FunctionLowering::new(&mut shared).function(&filter.root)?;
     shared.functions[0] = Some(function);
     let functions = shared.functions.into_iter().flatten().collect();
     Ok(Graph { functions, texts: shared.texts })
 }
 
 /// The data that the functions of a filter share.
-pub(super) struct Shared<'filter> {
+pub(super) struct LoweringState<'filter> {
     filter: &'filter Filter,
     pub(super) texts: Vec<Vec<u8>>,
     /// The functions; `None`: not done yet.
@@ -35,11 +35,11 @@ pub(super) struct Shared<'filter> {
 /// A block that others lead to before it is laid out.
 pub(super) type Label = usize;
 
-const YES: Label = 0;
-const NO: Label = 1;
+const YES_LABEL: Label = 0;
+const NO_LABEL: Label = 1;
 
-pub(super) struct Lower<'shared, 'filter> {
-    pub(super) shared: &'shared mut Shared<'filter>,
+pub(super) struct FunctionLowering<'shared, 'filter> {
+    pub(super) shared: &'shared mut LoweringState<'filter>,
     pub(super) values: Values,
     /// Blocks by label; `None` for those that are still to come.
     blocks: Vec<Option<Block>>,
@@ -52,8 +52,8 @@ pub(super) struct Lower<'shared, 'filter> {
     variables: usize,
 }
 
-impl<'shared, 'filter> Lower<'shared, 'filter> {
-    fn new(shared: &'shared mut Shared<'filter>) -> Self {
+impl<'shared, 'filter> FunctionLowering<'shared, 'filter> {
+    fn new(shared: &'shared mut LoweringState<'filter>) -> Self {
         Self {
             shared,
             values: Values::default(),
@@ -68,8 +68,8 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
     fn function(mut self, root: &Expr) -> Result<Function, Unsupported> {
         let entry = self.label();
         self.begin(entry);
-        self.branch_on(root, YES, NO)?;
-        for (label, answer) in [(YES, true), (NO, false)] {
+        self.branch_on(root, YES_LABEL, NO_LABEL)?;
+        for (label, answer) in [(YES_LABEL, true), (NO_LABEL, false)] {
             self.begin(label);
             self.end(End::Return(answer));
         }
@@ -213,9 +213,9 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let of = (a.of, b.of);
                 let (a, b) = (self.value(a)?, self.value(b)?);
                 match of {
-                    (Type::Text, _) => self.strings(*operator, (a, b), then, otherwise),
-                    (Type::Float, _) => self.floats(*operator, a, b, then, otherwise),
-                    _ => self.integers(*operator, (a, of.0), (b, of.1), then, otherwise),
+                    (Type::Text, _) => self.compare_strings(*operator, (a, b), then, otherwise),
+                    (Type::Float, _) => self.compare_floats(*operator, a, b, then, otherwise),
+                    _ => self.compare_integers(*operator, (a, of.0), (b, of.1), then, otherwise),
                 }
             }
             Node::Matches(of, text) if text.shape() == Shape::Anything => {
@@ -224,7 +224,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             }
             Node::Ranges(of, ranges) => {
                 let value = self.value(of)?;
-                self.ranges(value, of.of, ranges, then, otherwise);
+                self.test_ranges(value, of.of, ranges, then, otherwise);
             }
             Node::Within(of, tests) => {
                 let value = self.value(of)?;
@@ -241,12 +241,12 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let random = self.effect(Helper::Random, Vec::new());
                 self.branch_by(Relation::Less, random, *threshold, then, otherwise);
             }
-            _ if self.edge(expr, then, otherwise)? => {}
+            _ if self.test_edge(expr, then, otherwise)? => {}
             _ => {
                 let value = self.value(expr)?;
                 if expr.of == Type::Float {
                     let zero = self.constant(0);
-                    self.floats(Binary::NotEqual, value, zero, then, otherwise);
+                    self.compare_floats(Binary::NotEqual, value, zero, then, otherwise);
                 } else {
                     self.branch_by(Relation::NotEqual, value, 0, then, otherwise);
                 }
@@ -255,7 +255,14 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         Ok(())
     }
 
-    fn floats(&mut self, operator: Binary, a: Value, b: Value, then: Label, otherwise: Label) {
+    fn compare_floats(
+        &mut self,
+        operator: Binary,
+        a: Value,
+        b: Value,
+        then: Label,
+        otherwise: Label,
+    ) {
         let ordering = self.call(Helper::FloatCompare, vec![a, b]);
         let (relation, by) = match operator {
             Binary::Equal => (Relation::Equal, 0),
@@ -271,7 +278,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
     }
 
     /// Integers are compared as numbers, whatever their signs.
-    fn integers(
+    fn compare_integers(
         &mut self,
         operator: Binary,
         (a, of_a): (Value, Type),
@@ -280,7 +287,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         otherwise: Label,
     ) {
         if of_a == of_b {
-            return self.branch(relation(operator, of_a), a, b, then, otherwise);
+            return self.branch(integer_relation(operator, of_a), a, b, then, otherwise);
         }
         // The one with a sign is the lesser one if that sign is a minus.
         let (signed, other, is_swapped) =
@@ -288,7 +295,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         let ordering =
             if is_swapped { std::cmp::Ordering::Greater } else { std::cmp::Ordering::Less };
         let target = |ordering| {
-            if number::is_so(operator, Some(ordering)) { then } else { otherwise }
+            if number::ordering_satisfies(operator, Some(ordering)) { then } else { otherwise }
         };
         if self.values.constant(other).is_some_and(|bits| bits as i64 <= -1) {
             // More than any number with a sign.
@@ -296,10 +303,10 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         }
         let zero = self.constant(0);
         self.leave_if(Relation::SignedLess, signed, zero, target(ordering));
-        self.branch(relation(operator, Type::Unsigned), a, b, then, otherwise);
+        self.branch(integer_relation(operator, Type::Unsigned), a, b, then, otherwise);
     }
 
-    fn ranges(
+    fn test_ranges(
         &mut self,
         value: Value,
         of: Type,
@@ -311,7 +318,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             && ranges.len() >= BITS_FROM_RANGES
             && most.wrapping_sub(least) < 64
         {
-            return self.bits(value, least, ranges, then, otherwise);
+            return self.test_bit_set(value, least, ranges, then, otherwise);
         }
         let (min, max) = match of {
             Type::Unsigned => (0, u64::MAX),
@@ -326,19 +333,19 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
             if first != min {
                 // Ranges are in order: what is below this one is in none that follows.
                 let by = self.constant(first);
-                self.leave_if(relation(Binary::Less, of), value, by, otherwise);
+                self.leave_if(integer_relation(Binary::Less, of), value, by, otherwise);
             }
             if last == max {
                 return self.end(End::Jump(then));
             }
             let by = self.constant(last);
-            self.leave_if(relation(Binary::LessEqual, of), value, by, then);
+            self.leave_if(integer_relation(Binary::LessEqual, of), value, by, then);
         }
         self.end(End::Jump(otherwise));
     }
 
     /// A set of numbers within 64 of each other: one bit for each.
-    fn bits(
+    fn test_bit_set(
         &mut self,
         value: Value,
         least: u64,
@@ -376,14 +383,14 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
                 let value = self.compute(value);
                 if self.shared.filter.needs[*need].is_text_element() {
                     let absent = self.constant(Word::ABSENT);
-                    self.leave_if(Relation::Equal, value, absent, NO);
+                    self.leave_if(Relation::Equal, value, absent, NO_LABEL);
                 }
                 value
             }
             Node::Element(need, index) => self.element(*need, index)?,
             Node::Fold(fold, need) => self.fold(*fold, *need)?,
             Node::Absent => {
-                self.end(End::Jump(NO));
+                self.end(End::Jump(NO_LABEL));
                 let next = self.label();
                 self.begin(next);
                 self.constant(0)
@@ -444,7 +451,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         Ok(match &expr.node {
             Node::StringTest(test, string, part) => {
                 let arguments = vec![self.value(string)?, self.value(part)?];
-                self.call(helper(*test), arguments)
+                self.call(string_test_helper(*test), arguments)
             }
             Node::Matches(of, text) if text.shape() != Shape::Anything => {
                 let word = self.value(of)?;
@@ -530,7 +537,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         let word = self.compute(word);
         let length = self.length(word);
         // An index below zero is a great one without its sign.
-        self.leave_if(Relation::GreaterEqual, index, length, NO);
+        self.leave_if(Relation::GreaterEqual, index, length, NO_LABEL);
         let scalar = self.scalar(need)?;
         let element = self.values.call(Helper::Element, vec![word, scalar, index]);
         if self.shared.filter.needs[need].elements.is_some_and(is_natural) {
@@ -549,7 +556,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         let word = self.compute(word);
         if fold != Fold::Sum {
             let (length, zero) = (self.length(word), self.constant(0));
-            self.leave_if(Relation::Equal, length, zero, NO);
+            self.leave_if(Relation::Equal, length, zero, NO_LABEL);
         }
         let scalar = self.scalar(need)?;
         let folded = self.values.call(helper, vec![word, scalar]);
@@ -564,7 +571,7 @@ impl<'shared, 'filter> Lower<'shared, 'filter> {
         let number = self.shared.functions.len();
         self.shared.functions.push(None);
         let is_natural = self.shared.filter.needs[need].elements.is_some_and(is_natural);
-        let mut lower = Lower::new(self.shared);
+        let mut lower = FunctionLowering::new(self.shared);
         if is_natural {
             let item = lower.values.number(Op::Item);
             lower.values.set_natural(item);
@@ -613,7 +620,7 @@ fn is_natural(elements: Elements) -> bool {
     elements.of == Type::Signed && elements.scalar.is_some_and(|scalar| !scalar.is_signed())
 }
 
-fn helper(test: StringTest) -> Helper {
+fn string_test_helper(test: StringTest) -> Helper {
     match test {
         StringTest::StartsWith => Helper::StringStartsWith,
         StringTest::EndsWith => Helper::StringEndsWith,
@@ -622,7 +629,7 @@ fn helper(test: StringTest) -> Helper {
 }
 
 /// A comparison of integers that are both of this type.
-fn relation(operator: Binary, of: Type) -> Relation {
+fn integer_relation(operator: Binary, of: Type) -> Relation {
     let is_signed = of != Type::Unsigned;
     match operator {
         Binary::Equal => Relation::Equal,

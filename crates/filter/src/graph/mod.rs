@@ -232,10 +232,10 @@ pub(crate) struct Graph {
 pub(crate) struct Unsupported(pub(crate) String);
 
 /// Makes the graphs of a filter.
-pub(crate) fn graph(filter: &Filter) -> Result<Graph, Unsupported> {
-    let mut graph = lower::lower(filter)?;
+pub(crate) fn build_graph(filter: &Filter) -> Result<Graph, Unsupported> {
+    let mut graph = lower::lower_filter(filter)?;
     for function in &mut graph.functions {
-        reduce::reduce(function)?;
+        reduce::reduce_function(function)?;
     }
     Ok(graph)
 }

@@ -16,9 +16,9 @@ const FACTS_MAX: usize = 64;
 
 /// A set of values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Set(Vec<u64>);
+struct ValueSet(Vec<u64>);
 
-impl Set {
+impl ValueSet {
     fn new(count: usize) -> Self {
         Self(vec![0; count.div_ceil(64)])
     }
@@ -50,9 +50,9 @@ impl Set {
 
 /// The knowledge at a place.
 #[derive(Debug, Clone)]
-struct Known {
+struct KnownFacts {
     /// Values that were worked out.
-    values: Set,
+    values: ValueSet,
     /// Answers of tests, each in the form of [`without_negation`].
     facts: BTreeMap<Test, bool>,
 }
@@ -74,7 +74,7 @@ fn without_negation(test: Test) -> (Test, bool) {
     }
 }
 
-impl Known {
+impl KnownFacts {
     fn meet(&mut self, other: &Self) {
         self.values.intersect(&other.values);
         self.facts.retain(|test, answer| other.facts.get(test) == Some(answer));
@@ -104,18 +104,18 @@ impl Known {
 }
 
 /// Reduces a function.
-pub(super) fn reduce(function: &mut Function) -> Result<(), Unsupported> {
-    forward(function);
-    shorten(function);
+pub(super) fn reduce_function(function: &mut Function) -> Result<(), Unsupported> {
+    remove_known_steps(function);
+    skip_empty_blocks(function);
     if function.blocks.len() > INSTRUCTIONS_MAX {
         return Err(too_long());
     }
     // A question to which both answers lead to the same place is not asked, and what was worked
     // out for it is not used any more.
     for _ in 0..ROUNDS_MAX {
-        backward(function);
+        remove_unused_values(function);
         let before = function.blocks.len();
-        shorten(function);
+        skip_empty_blocks(function);
         if function.blocks.len() == before {
             break;
         }
@@ -124,12 +124,12 @@ pub(super) fn reduce(function: &mut Function) -> Result<(), Unsupported> {
 }
 
 /// Passes by blocks that do nothing but jump.
-fn shorten(function: &mut Function) {
-    let jumps = thread(&function.blocks);
+fn skip_empty_blocks(function: &mut Function) {
+    let jumps = final_targets(&function.blocks);
     for block in &mut function.blocks {
-        redirect(&mut block.end, &jumps);
+        redirect_end(&mut block.end, &jumps);
     }
-    compact(function);
+    compact_blocks(function);
 }
 
 pub(crate) fn too_long() -> Unsupported {
@@ -137,9 +137,10 @@ pub(crate) fn too_long() -> Unsupported {
 }
 
 /// Leaves out what is known. Blocks that nothing leads to any more lose their steps.
-fn forward(function: &mut Function) {
-    let nothing = Known { values: Set::new(function.values.count()), facts: BTreeMap::new() };
-    let mut at: BTreeMap<usize, Known> = BTreeMap::from([(0, nothing)]);
+fn remove_known_steps(function: &mut Function) {
+    let nothing =
+        KnownFacts { values: ValueSet::new(function.values.count()), facts: BTreeMap::new() };
+    let mut at: BTreeMap<usize, KnownFacts> = BTreeMap::from([(0, nothing)]);
     for number in 0..function.blocks.len() {
         let Some(mut known) = at.remove(&number) else {
             // The block is unreachable, whatever it leads to.
@@ -163,19 +164,19 @@ fn forward(function: &mut Function) {
         function.blocks[number].end = end;
         match end {
             End::Return(_) => {}
-            End::Jump(to) => arrive(&mut at, to, known),
+            End::Jump(to) => merge_known_facts(&mut at, to, known),
             End::Branch(test, then, otherwise) => {
                 let mut other = known.clone();
                 known.learn(test, true);
                 other.learn(test, false);
-                arrive(&mut at, then, known);
-                arrive(&mut at, otherwise, other);
+                merge_known_facts(&mut at, then, known);
+                merge_known_facts(&mut at, otherwise, other);
             }
         }
     }
 }
 
-fn arrive(at: &mut BTreeMap<usize, Known>, to: usize, known: Known) {
+fn merge_known_facts(at: &mut BTreeMap<usize, KnownFacts>, to: usize, known: KnownFacts) {
     match at.get_mut(&to) {
         Some(before) => before.meet(&known),
         None => {
@@ -185,7 +186,7 @@ fn arrive(at: &mut BTreeMap<usize, Known>, to: usize, known: Known) {
 }
 
 /// Returns where a jump to each block ends up: after blocks that do nothing but jump.
-fn thread(blocks: &[Block]) -> Vec<usize> {
+fn final_targets(blocks: &[Block]) -> Vec<usize> {
     let mut jumps: Vec<usize> = (0..blocks.len()).collect();
     for number in (0..blocks.len()).rev() {
         if let (End::Jump(to), []) = (blocks[number].end, blocks[number].steps.as_slice()) {
@@ -195,7 +196,7 @@ fn thread(blocks: &[Block]) -> Vec<usize> {
     jumps
 }
 
-fn redirect(end: &mut End, jumps: &[usize]) {
+fn redirect_end(end: &mut End, jumps: &[usize]) {
     *end = match *end {
         End::Jump(to) => End::Jump(jumps[to]),
         End::Branch(_, then, otherwise) if jumps[then] == jumps[otherwise] => {
@@ -207,7 +208,7 @@ fn redirect(end: &mut End, jumps: &[usize]) {
 }
 
 /// Leaves out blocks that nothing leads to, and joins those that nothing parts.
-fn compact(function: &mut Function) {
+fn compact_blocks(function: &mut Function) {
     let mut comes_from = vec![0_usize; function.blocks.len()];
     comes_from[0] = 1;
     for number in 0..function.blocks.len() {
@@ -244,11 +245,11 @@ fn compact(function: &mut Function) {
 }
 
 /// Leaves out unused values, except for effects.
-fn backward(function: &mut Function) {
+fn remove_unused_values(function: &mut Function) {
     let values = &function.values;
-    let mut used_at: Vec<Set> = vec![Set::new(0); function.blocks.len()];
+    let mut used_at: Vec<ValueSet> = vec![ValueSet::new(0); function.blocks.len()];
     for number in (0..function.blocks.len()).rev() {
-        let mut used = Set::new(values.count());
+        let mut used = ValueSet::new(values.count());
         for to in function.blocks[number].end.targets() {
             used.unite(&used_at[to]);
         }

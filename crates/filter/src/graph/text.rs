@@ -6,7 +6,7 @@
 
 use trackway_jit::helper::Helper;
 
-use super::lower::{Label, Lower};
+use super::lower::{FunctionLowering, Label};
 use super::{Alu, End, Op, Relation, Unsupported, Value};
 use crate::parse::Binary;
 use crate::text::Shape;
@@ -24,9 +24,9 @@ enum Edge {
     End,
 }
 
-impl Lower<'_, '_> {
+impl FunctionLowering<'_, '_> {
     /// Ends the block with a comparison of two strings.
-    pub(super) fn strings(
+    pub(super) fn compare_strings(
         &mut self,
         operator: Binary,
         (a, b): (Value, Value),
@@ -76,7 +76,7 @@ impl Lower<'_, '_> {
 
     /// Ends the block, if the expression tests a few bytes at an edge of a field; whether it
     /// does.
-    pub(super) fn edge(
+    pub(super) fn test_edge(
         &mut self,
         expr: &Expr,
         then: Label,

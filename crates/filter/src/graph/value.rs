@@ -193,7 +193,7 @@ impl Values {
                 Some(number::to_float(*bits, Type::Unsigned))
             }
             (Helper::FloatCompare, Some([a, b])) => {
-                let ordering = number::compare((*a, Type::Float), (*b, Type::Float));
+                let ordering = number::compare_numbers((*a, Type::Float), (*b, Type::Float));
                 Some(ordering.map_or(UNORDERED, |ordering| ordering as i64 as u64))
             }
             _ => None,
@@ -267,5 +267,5 @@ fn constant_alu(op: Alu, a: u64, b: u64) -> u64 {
         Alu::ShiftRight => (Binary::ShiftRight, false),
         Alu::ShiftRightSigned => (Binary::ShiftRight, true),
     };
-    number::integers(operator, is_signed, a, b)
+    number::integer_arithmetic(operator, is_signed, a, b)
 }

@@ -4,7 +4,7 @@ use trackway_jit::Kind;
 use trackway_schema::Label;
 
 use super::compare::label_value;
-use super::name::article;
+use super::name::describe_layout_type;
 use super::{Elements, Expr, Filter, Need, Node, Type, Widths};
 use crate::error::{Error, Topic, Warning};
 use crate::layout::{self, Layout};
@@ -14,12 +14,12 @@ use crate::span::Span;
 use crate::token::Number;
 
 /// An expression, and the labels that its values have.
-pub(super) struct Typed<'layout> {
+pub(super) struct TypedExpr<'layout> {
     pub(super) expr: Expr,
     pub(super) labels: &'layout [Label],
 }
 
-impl From<Expr> for Typed<'_> {
+impl From<Expr> for TypedExpr<'_> {
     fn from(expr: Expr) -> Self {
         Self { expr, labels: &[] }
     }
@@ -50,7 +50,7 @@ pub(super) fn type_error<T>(span: Span, message: impl Into<String>) -> Result<T,
 }
 
 /// A type, for people.
-pub(super) fn described(of: Type) -> &'static str {
+pub(super) fn describe_type(of: Type) -> &'static str {
     match of {
         Type::Signed | Type::Unsigned => "an integer",
         Type::Float => "a floating-point number",
@@ -128,7 +128,7 @@ impl<'layout> Checker<'layout> {
         Ok(expr)
     }
 
-    pub(super) fn check(&mut self, tree: &Tree) -> Result<Typed<'layout>, Error> {
+    pub(super) fn check(&mut self, tree: &Tree) -> Result<TypedExpr<'layout>, Error> {
         Ok(match &tree.node {
             Parsed::Number(number) => match *number {
                 Number::Float(value) => Expr::number(value.to_bits(), Type::Float),
@@ -149,12 +149,12 @@ impl<'layout> Checker<'layout> {
             }
             Parsed::Name(_) | Parsed::Context(_) | Parsed::Application(_) | Parsed::Member(..) => {
                 let found = self.resolve(tree)?;
-                self.load(found, tree.span)?
+                self.load_member(found, tree.span)?
             }
             Parsed::Index(of, index) => self.index(of, index, tree.span)?,
             Parsed::Unary(operator, operand) => self.unary(*operator, operand)?.into(),
             Parsed::Binary(operator, left, right) if operator.is_comparison() => {
-                self.comparison(*operator, left, right)?.into()
+                self.check_comparison(*operator, left, right)?.into()
             }
             Parsed::Binary(operator, left, right) => {
                 self.arithmetic(*operator, left, right)?.into()
@@ -163,7 +163,7 @@ impl<'layout> Checker<'layout> {
             Parsed::Either(parts) => Expr::truth(Node::Either(self.truths(parts)?)).into(),
             Parsed::In(value, items) => self.membership(value, items)?.into(),
             Parsed::Call(name, name_span, arguments) => {
-                self.call(name, *name_span, arguments, tree.span)?.into()
+                self.check_call(name, *name_span, arguments, tree.span)?.into()
             }
         })
     }
@@ -179,7 +179,7 @@ impl<'layout> Checker<'layout> {
         elements: Elements,
         labels: &'layout [Label],
         span: Span,
-    ) -> Result<Typed<'layout>, Error> {
+    ) -> Result<TypedExpr<'layout>, Error> {
         if self.sequence_use != SequenceUse::Any {
             return Ok(Expr { node: Node::Load(need), of: Type::Sequence }.into());
         }
@@ -188,10 +188,10 @@ impl<'layout> Checker<'layout> {
             let message = format!("two sequences are gone through at once, this and '{first}'");
             return type_error(span, message);
         }
-        Ok(Typed { expr: Expr { node: Node::Item, of: elements.of }, labels })
+        Ok(TypedExpr { expr: Expr { node: Node::Item, of: elements.of }, labels })
     }
 
-    fn index(&mut self, of: &Tree, index: &Tree, span: Span) -> Result<Typed<'layout>, Error> {
+    fn index(&mut self, of: &Tree, index: &Tree, span: Span) -> Result<TypedExpr<'layout>, Error> {
         let found = self.resolve(of)?;
         let (element, count) = match found.of {
             layout::Type::Array(element, count) => (&**element, Some(*count)),
@@ -199,14 +199,16 @@ impl<'layout> Checker<'layout> {
             _ => return Err(Self::no_elements(&found, span)),
         };
         let at = self.integer(index)?;
-        let numbers = Self::elements(element);
+        let numbers = Self::elements_of_type(element);
         match (at.constant(), count, numbers) {
-            (Some(at), Some(count), _) if at < count => self.load(found.element(at, element), span),
+            (Some(at), Some(count), _) if at < count => {
+                self.load_member(found.element(at, element), span)
+            }
             // (Whether it is there is asked when it is come to, and `any` goes on without it.)
             (Some(at), None, None)
                 if at <= i64::MAX as u64 && self.sequence_use != SequenceUse::Any =>
             {
-                self.load(found.element(at, element), span)
+                self.load_member(found.element(at, element), span)
             }
             (constant, count, Some((elements, labels))) => {
                 let is_none = constant.is_some_and(|at| at > i64::MAX as u64);
@@ -225,11 +227,12 @@ impl<'layout> Checker<'layout> {
                     let message = format!("{} never has this element: {there}", found.place);
                     self.warn(index.span, message);
                 }
-                let need = self.need(found.place, Kind::Sequence, Some(elements), span)?;
+                let need =
+                    self.find_or_add_need(found.place, Kind::Sequence, Some(elements), span)?;
                 // Of an array that is too short, too, it is asked when it is come to: so what was
                 // made for this event is right for one whose array is longer.
                 let node = if is_none { Node::Absent } else { Node::Element(need, Box::new(at)) };
-                Ok(Typed { expr: Expr { node, of: elements.of }, labels })
+                Ok(TypedExpr { expr: Expr { node, of: elements.of }, labels })
             }
             (Some(_), None, None) if self.sequence_use == SequenceUse::Any => {
                 let message = "inside any(), all() and none() an element is chosen from an array \
@@ -238,7 +241,10 @@ impl<'layout> Checker<'layout> {
             }
             (None, ..) => type_error(
                 index.span,
-                format!("which of these elements, each {}, must be a constant", article(element)),
+                format!(
+                    "which of these elements, each {}, must be a constant",
+                    describe_layout_type(element)
+                ),
             ),
             (Some(_), count, None) => {
                 let count = count.unwrap_or(0);
@@ -300,7 +306,7 @@ impl<'layout> Checker<'layout> {
             }
             let (left, right) = (to_float(left), to_float(right));
             if let (Some(a), Some(b)) = (left.constant(), right.constant()) {
-                return Ok(Expr::number(number::floats(operator, a, b), Type::Float));
+                return Ok(Expr::number(number::float_arithmetic(operator, a, b), Type::Float));
             }
             let node = Node::Arithmetic(operator, Box::new(left), Box::new(right));
             return Ok(Expr { node, of: Type::Float });
@@ -311,20 +317,20 @@ impl<'layout> Checker<'layout> {
         let is_unsigned = left.of == Type::Unsigned || !is_shift && right.of == Type::Unsigned;
         let of = if is_unsigned { Type::Unsigned } else { Type::Signed };
         if let (Some(a), Some(b)) = (left.constant(), right.constant()) {
-            return Ok(Expr::number(number::integers(operator, !is_unsigned, a, b), of));
+            return Ok(Expr::number(number::integer_arithmetic(operator, !is_unsigned, a, b), of));
         }
         Ok(Expr { node: Node::Arithmetic(operator, Box::new(left), Box::new(right)), of })
     }
 
     /// A number of whose bits some have labels.
-    fn labelled(&mut self, tree: &Tree) -> Result<Typed<'layout>, Error> {
+    fn labelled(&mut self, tree: &Tree) -> Result<TypedExpr<'layout>, Error> {
         let value = self.check(tree)?;
         match value.expr.of {
             Type::Signed | Type::Unsigned if !value.labels.is_empty() => Ok(value),
             Type::Sequence => Err(self.whole_sequence(tree.span)),
             of => {
                 let message =
-                    format!("{} has no labels, of which '&' could test one", described(of));
+                    format!("{} has no labels, of which '&' could test one", describe_type(of));
                 type_error(tree.span, message)
             }
         }

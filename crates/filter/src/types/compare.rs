@@ -2,8 +2,8 @@
 
 use trackway_schema::Label;
 
-use super::check::{Checker, Typed, described, to_float, type_error};
-use super::name::unknown;
+use super::check::{Checker, TypedExpr, describe_type, to_float, type_error};
+use super::name::unknown_name_error;
 use super::{Expr, Node, Type};
 use crate::error::{Error, Topic};
 use crate::number;
@@ -12,7 +12,7 @@ use crate::span::Span;
 use crate::text::{Shape, Text};
 
 impl<'layout> Checker<'layout> {
-    pub(super) fn comparison(
+    pub(super) fn check_comparison(
         &mut self,
         operator: Binary,
         a: &Tree,
@@ -22,7 +22,7 @@ impl<'layout> Checker<'layout> {
         match (&a.node, &b.node) {
             (Parsed::Text(text), _) if !matches!(b.node, Parsed::Text(_)) => {
                 let right = self.check(b)?;
-                self.with_text(mirrored(operator), right, b.span, text, a.span)
+                self.with_text(mirror_comparison(operator), right, b.span, text, a.span)
             }
             (_, Parsed::Text(text)) => {
                 let left = self.check(a)?;
@@ -31,13 +31,13 @@ impl<'layout> Checker<'layout> {
             _ => {
                 let left = self.check(a)?.expr;
                 let right = self.check(b)?.expr;
-                self.ordinary(operator, (left, a.span), (right, b.span))
+                self.check_value_comparison(operator, (left, a.span), (right, b.span))
             }
         }
     }
 
     /// A comparison of two values, neither of which is a literal string.
-    fn ordinary(
+    fn check_value_comparison(
         &self,
         operator: Binary,
         (a, a_span): (Expr, Span),
@@ -49,17 +49,18 @@ impl<'layout> Checker<'layout> {
             }
         }
         if (a.of == Type::Text) != (b.of == Type::Text) {
-            let message = format!("{} is not compared with {}", described(a.of), described(b.of));
+            let message =
+                format!("{} is not compared with {}", describe_type(a.of), describe_type(b.of));
             return type_error(Span { from: a_span.from, to: b_span.to }, message);
         }
-        Ok(compared(operator, a, b))
+        Ok(comparison_expr(operator, a, b))
     }
 
     /// A comparison with a literal string: of a string, or of an enumeration by its label.
     fn with_text(
         &self,
         operator: Binary,
-        value: Typed<'layout>,
+        value: TypedExpr<'layout>,
         value_span: Span,
         text: &Text,
         text_span: Span,
@@ -69,7 +70,8 @@ impl<'layout> Checker<'layout> {
             Type::Text => {}
             Type::Sequence => return Err(self.whole_sequence(value_span)),
             _ if value.labels.is_empty() => {
-                let message = format!("{} is not compared with a string", described(value.expr.of));
+                let message =
+                    format!("{} is not compared with a string", describe_type(value.expr.of));
                 let span = Span {
                     from: value_span.from.min(text_span.from),
                     to: value_span.to.max(text_span.to),
@@ -82,14 +84,17 @@ impl<'layout> Checker<'layout> {
             }
             of => {
                 let ranges = label_ranges(value.labels, text, text_span, of)?;
-                return Ok(negated_if(operator == Binary::NotEqual, within(value.expr, ranges)));
+                return Ok(negate_if(
+                    operator == Binary::NotEqual,
+                    ranges_expr(value.expr, ranges),
+                ));
             }
         }
         if is_equality {
-            return Ok(negated_if(operator == Binary::NotEqual, matching(value.expr, text)));
+            return Ok(negate_if(operator == Binary::NotEqual, match_expr(value.expr, text)));
         }
-        let literal = exact(text, text_span)?;
-        Ok(compared(operator, value.expr, literal))
+        let literal = exact_text_expr(text, text_span)?;
+        Ok(comparison_expr(operator, value.expr, literal))
     }
 
     pub(super) fn membership(&mut self, tree: &Tree, items: &[Item]) -> Result<Expr, Error> {
@@ -101,7 +106,7 @@ impl<'layout> Checker<'layout> {
         }
         let mut tests: Vec<Expr> = Vec::new();
         for item in items {
-            let bound = Typed { expr: Expr { node: Node::Bound, of }, labels: value.labels };
+            let bound = TypedExpr { expr: Expr { node: Node::Bound, of }, labels: value.labels };
             let test = match item {
                 Item::One(one) => self.one(bound, one)?,
                 Item::Range(low, high) => self.range(bound, low, high)?,
@@ -110,19 +115,19 @@ impl<'layout> Checker<'layout> {
                 // Constants side by side are one set, however they were written.
                 (Some(Node::Ranges(_, ranges)), Node::Ranges(_, more)) => {
                     ranges.extend(more);
-                    *ranges = normal(std::mem::take(ranges), of);
+                    *ranges = merge_ranges(std::mem::take(ranges), of);
                 }
                 (_, node) => tests.push(Expr { node, of: test.of }),
             }
         }
         if let [Expr { node: Node::Ranges(_, ranges), .. }] = &mut tests[..] {
             let ranges = std::mem::take(ranges);
-            return Ok(within(value.expr, ranges));
+            return Ok(ranges_expr(value.expr, ranges));
         }
         Ok(Expr::truth(Node::Within(Box::new(value.expr), tests)))
     }
 
-    fn one(&mut self, bound: Typed<'layout>, tree: &Tree) -> Result<Expr, Error> {
+    fn one(&mut self, bound: TypedExpr<'layout>, tree: &Tree) -> Result<Expr, Error> {
         if let Parsed::Text(text) = &tree.node {
             return self.with_text(Binary::Equal, bound, tree.span, text, tree.span);
         }
@@ -131,36 +136,47 @@ impl<'layout> Checker<'layout> {
         if let (Some(bits), Type::Signed | Type::Unsigned) = (item.constant(), of)
             && item.of != Type::Float
         {
-            return Ok(within(bound.expr, constant_range((bits, item.of), (bits, item.of), of)));
+            return Ok(ranges_expr(
+                bound.expr,
+                constant_range((bits, item.of), (bits, item.of), of),
+            ));
         }
-        self.ordinary(Binary::Equal, (bound.expr, tree.span), (item, tree.span))
+        self.check_value_comparison(Binary::Equal, (bound.expr, tree.span), (item, tree.span))
     }
 
-    fn range(&mut self, bound: Typed<'layout>, low: &Tree, high: &Tree) -> Result<Expr, Error> {
+    fn range(&mut self, bound: TypedExpr<'layout>, low: &Tree, high: &Tree) -> Result<Expr, Error> {
         let of = bound.expr.of;
         let span = Span { from: low.span.from, to: high.span.to };
         let (first, last) = (self.check(low)?.expr, self.check(high)?.expr);
         if let (Some(a), Some(b)) = (first.constant(), last.constant()) {
             let (a, b) = ((a, first.of), (b, last.of));
-            let is_backward = |a, b| number::compare(a, b).is_some_and(|order| order.is_gt());
+            let is_backward =
+                |a, b| number::compare_numbers(a, b).is_some_and(|order| order.is_gt());
             if first.of != Type::Float && last.of != Type::Float {
                 if is_backward(a, b) {
                     self.warn(span, "there is nothing in this range");
                 }
                 if matches!(of, Type::Signed | Type::Unsigned) {
-                    return Ok(within(bound.expr, constant_range(a, b, of)));
+                    return Ok(ranges_expr(bound.expr, constant_range(a, b, of)));
                 }
             }
         }
-        let above =
-            self.ordinary(Binary::GreaterEqual, (bound.expr.clone(), low.span), (first, low.span))?;
-        let below = self.ordinary(Binary::LessEqual, (bound.expr, high.span), (last, high.span))?;
+        let above = self.check_value_comparison(
+            Binary::GreaterEqual,
+            (bound.expr.clone(), low.span),
+            (first, low.span),
+        )?;
+        let below = self.check_value_comparison(
+            Binary::LessEqual,
+            (bound.expr, high.span),
+            (last, high.span),
+        )?;
         Ok(Expr::truth(Node::All(vec![above, below])))
     }
 }
 
 /// The comparison with its sides exchanged.
-fn mirrored(operator: Binary) -> Binary {
+fn mirror_comparison(operator: Binary) -> Binary {
     match operator {
         Binary::Less => Binary::Greater,
         Binary::LessEqual => Binary::GreaterEqual,
@@ -170,7 +186,7 @@ fn mirrored(operator: Binary) -> Binary {
     }
 }
 
-fn negated_if(is_negated: bool, expr: Expr) -> Expr {
+fn negate_if(is_negated: bool, expr: Expr) -> Expr {
     match (is_negated, expr.constant()) {
         (false, _) => expr,
         (true, Some(bits)) => Expr::number(u64::from(bits == 0), Type::Signed),
@@ -179,17 +195,20 @@ fn negated_if(is_negated: bool, expr: Expr) -> Expr {
 }
 
 /// A comparison of values whose types go together.
-fn compared(operator: Binary, a: Expr, b: Expr) -> Expr {
+fn comparison_expr(operator: Binary, a: Expr, b: Expr) -> Expr {
     let (mut a, mut b) = (a, b);
     if a.of == Type::Float || b.of == Type::Float {
         (a, b) = (to_float(a), to_float(b));
     }
     if let (Node::Text(left), Node::Text(right)) = (&a.node, &b.node) {
-        let is_so = number::is_so(operator, Some(left.cmp(right)));
+        let is_so = number::ordering_satisfies(operator, Some(left.cmp(right)));
         return Expr::number(u64::from(is_so), Type::Signed);
     }
     if let (Some(left), Some(right)) = (a.constant(), b.constant()) {
-        let is_so = number::is_so(operator, number::compare((left, a.of), (right, b.of)));
+        let is_so = number::ordering_satisfies(
+            operator,
+            number::compare_numbers((left, a.of), (right, b.of)),
+        );
         return Expr::number(u64::from(is_so), Type::Signed);
     }
     // A literal that could be either is what it is compared with.
@@ -204,7 +223,7 @@ fn compared(operator: Binary, a: Expr, b: Expr) -> Expr {
 }
 
 /// A literal that is compared by its bytes.
-pub(super) fn exact(text: &Text, span: Span) -> Result<Expr, Error> {
+pub(super) fn exact_text_expr(text: &Text, span: Span) -> Result<Expr, Error> {
     let Some(bytes) = text.as_bytes() else {
         let error = "'*' stands for anything only with ==, != and in";
         let error = Error::new(Topic::Type, span, error);
@@ -214,22 +233,22 @@ pub(super) fn exact(text: &Text, span: Span) -> Result<Expr, Error> {
 }
 
 /// A string that is as a literal says: by the simplest test that will do.
-fn matching(value: Expr, text: &Text) -> Expr {
+fn match_expr(value: Expr, text: &Text) -> Expr {
     if let Node::Text(bytes) = &value.node {
         return Expr::number(u64::from(text.matches(bytes)), Type::Signed);
     }
     let literal = |bytes: &[u8]| Expr { node: Node::Text(bytes.to_vec()), of: Type::Text };
     if let Shape::Exact(bytes) = text.shape() {
-        return compared(Binary::Equal, value, literal(bytes));
+        return comparison_expr(Binary::Equal, value, literal(bytes));
     }
     Expr::truth(Node::Matches(Box::new(value), text.clone()))
 }
 
 /// The integer in the ranges.
-fn within(value: Expr, ranges: Vec<(u64, u64)>) -> Expr {
+fn ranges_expr(value: Expr, ranges: Vec<(u64, u64)>) -> Expr {
     if let Some(bits) = value.constant() {
         let is_in = ranges.iter().any(|&(first, last)| {
-            let order = |a, b| number::compare((a, value.of), (b, value.of));
+            let order = |a, b| number::compare_numbers((a, value.of), (b, value.of));
             order(first, bits).is_some_and(|o| o.is_le())
                 && order(bits, last).is_some_and(|o| o.is_le())
         });
@@ -244,7 +263,7 @@ fn constant_range(first: (u64, Type), last: (u64, Type), of: Type) -> Vec<(u64, 
         Type::Unsigned => (0, u64::MAX),
         _ => (i64::MIN as u64, i64::MAX as u64),
     };
-    let is_less = |a, b| number::compare(a, b).is_some_and(|order| order.is_lt());
+    let is_less = |a, b| number::compare_numbers(a, b).is_some_and(|order| order.is_lt());
     if is_less(last, first) || is_less(last, (least, of)) || is_less((most, of), first) {
         return Vec::new();
     }
@@ -254,7 +273,7 @@ fn constant_range(first: (u64, Type), last: (u64, Type), of: Type) -> Vec<(u64, 
 }
 
 /// The ranges in order, those together that touch.
-fn normal(mut ranges: Vec<(u64, u64)>, of: Type) -> Vec<(u64, u64)> {
+fn merge_ranges(mut ranges: Vec<(u64, u64)>, of: Type) -> Vec<(u64, u64)> {
     let key = |bits: u64| if of == Type::Unsigned { bits } else { bits ^ 1 << 63 };
     ranges.sort_by_key(|&(first, _)| key(first));
     let mut together: Vec<(u64, u64)> = Vec::new();
@@ -276,7 +295,7 @@ pub(super) fn label_value(labels: &[Label], text: &Text, span: Span) -> Result<E
     let is_it = |label: &&Label| text.as_bytes().is_some_and(|text| text == label.name.as_bytes());
     match labels.iter().find(is_it) {
         Some(label) => Ok(Expr::number(label.first as u64, Type::Signed)),
-        None => Err(unknown_label(labels, text, span)),
+        None => Err(unknown_label_error(labels, text, span)),
     }
 }
 
@@ -293,15 +312,15 @@ fn label_ranges(
         .map(|label| (label.first as u64, label.last as u64))
         .collect();
     if chosen.is_empty() {
-        return Err(unknown_label(labels, text, span));
+        return Err(unknown_label_error(labels, text, span));
     }
     let is_forward = |&(first, last): &(u64, u64)| {
-        number::compare((first, of), (last, of)).is_some_and(|order| order.is_le())
+        number::compare_numbers((first, of), (last, of)).is_some_and(|order| order.is_le())
     };
-    Ok(normal(chosen.into_iter().filter(is_forward).collect(), of))
+    Ok(merge_ranges(chosen.into_iter().filter(is_forward).collect(), of))
 }
 
-fn unknown_label(labels: &[Label], text: &Text, span: Span) -> Error {
+fn unknown_label_error(labels: &[Label], text: &Text, span: Span) -> Error {
     let names: Vec<&str> = labels.iter().map(|label| label.name.as_str()).collect();
     let quoted = text.quoted();
     let Some(bytes) = text.as_bytes() else {
@@ -309,7 +328,7 @@ fn unknown_label(labels: &[Label], text: &Text, span: Span) -> Error {
         return error.with_hint(format!("there is: {}", names.join(", ")));
     };
     let name = String::from_utf8_lossy(bytes);
-    unknown(span, format!("unknown label {quoted}"), &name, &names)
+    unknown_name_error(span, format!("unknown label {quoted}"), &name, &names)
 }
 
 #[cfg(test)]
@@ -320,9 +339,9 @@ mod tests {
     fn ranges_that_touch_are_one() {
         let minus = |n: i64| (-n) as u64;
         let ranges = vec![(5, 9), (minus(2), minus(1)), (0, 3), (4, 4), (11, 12), (6, 7)];
-        assert_eq!(normal(ranges, Type::Signed), [(minus(2), 9), (11, 12)]);
+        assert_eq!(merge_ranges(ranges, Type::Signed), [(minus(2), 9), (11, 12)]);
         let ranges = vec![(u64::MAX, u64::MAX), (0, 0)];
-        assert_eq!(normal(ranges, Type::Unsigned), [(0, 0), (u64::MAX, u64::MAX)]);
+        assert_eq!(merge_ranges(ranges, Type::Unsigned), [(0, 0), (u64::MAX, u64::MAX)]);
     }
 
     #[test]

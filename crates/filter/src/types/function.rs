@@ -3,8 +3,8 @@
 use trackway_jit::CELLS_MAX;
 
 use super::check::{Checker, SequenceUse, type_error};
-use super::compare::exact;
-use super::name::unknown;
+use super::compare::exact_text_expr;
+use super::name::unknown_name_error;
 use super::{Expr, Fold, Node, StringTest, Type};
 use crate::error::{Error, Topic};
 use crate::parse::{Binary, Node as Parsed, Tree};
@@ -36,7 +36,7 @@ const INTERVALS: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000), ("min", 60_000_000_000)];
 
 impl Checker<'_> {
-    pub(super) fn call(
+    pub(super) fn check_call(
         &mut self,
         name: &str,
         name_span: Span,
@@ -46,7 +46,12 @@ impl Checker<'_> {
         let Some((_, count, form)) = FUNCTIONS.into_iter().find(|(known, ..)| *known == name)
         else {
             let names = FUNCTIONS.map(|(name, ..)| name);
-            return Err(unknown(name_span, format!("unknown function '{name}'"), name, &names));
+            return Err(unknown_name_error(
+                name_span,
+                format!("unknown function '{name}'"),
+                name,
+                &names,
+            ));
         };
         if arguments.len() != count {
             let arguments = if count == 1 { "argument" } else { "arguments" };
@@ -59,14 +64,14 @@ impl Checker<'_> {
             "contains" => self.string_test(StringTest::Contains, arguments),
             "length" => self.length(&arguments[0]),
             "any" => self.any(name, &arguments[0], span),
-            "none" => Ok(not(self.any(name, &arguments[0], span)?)),
+            "none" => Ok(negation_expr(self.any(name, &arguments[0], span)?)),
             "all" => {
                 let mut any = self.any(name, &arguments[0], span)?;
                 if let Node::Any(_, body) = &mut any.node {
                     let inner = std::mem::replace(&mut **body, Expr::number(0, Type::Signed));
-                    **body = not(inner);
+                    **body = negation_expr(inner);
                 }
-                Ok(not(any))
+                Ok(negation_expr(any))
             }
             "sum" => self.fold(Fold::Sum, &arguments[0], span),
             "min" => self.fold(Fold::Least, &arguments[0], span),
@@ -83,7 +88,7 @@ impl Checker<'_> {
 
     fn string(&mut self, tree: &Tree) -> Result<Expr, Error> {
         if let Parsed::Text(text) = &tree.node {
-            return exact(text, tree.span);
+            return exact_text_expr(text, tree.span);
         }
         let expr = self.check(tree)?.expr;
         match expr.of {
@@ -180,7 +185,7 @@ impl Checker<'_> {
 
     fn sample(&mut self, tree: &Tree, span: Span) -> Result<Expr, Error> {
         self.refuse_in_any(span)?;
-        let share = share(tree).filter(|share| (0.0..=1.0).contains(share));
+        let share = constant_share(tree).filter(|share| (0.0..=1.0).contains(share));
         let Some(share) = share else {
             let message = "how many of all must be a constant from 0 to 1: sample(1/1000)";
             return type_error(tree.span, message);
@@ -244,22 +249,22 @@ impl StringTest {
         match self {
             Self::StartsWith => string.starts_with(part),
             Self::EndsWith => string.ends_with(part),
-            Self::Contains => crate::text::find(string, part).is_some(),
+            Self::Contains => crate::text::find_bytes(string, part).is_some(),
         }
     }
 }
 
-fn not(expr: Expr) -> Expr {
+fn negation_expr(expr: Expr) -> Expr {
     Expr::truth(Node::Not(Box::new(expr)))
 }
 
 /// A constant as people write shares: `1/1000`, where integers are not divided as integers.
-fn share(tree: &Tree) -> Option<f64> {
+fn constant_share(tree: &Tree) -> Option<f64> {
     match &tree.node {
         Parsed::Number(Number::Float(value)) => Some(*value),
         Parsed::Number(Number::Integer(value)) => Some(*value as f64),
-        Parsed::Binary(Binary::Divide, a, b) => Some(share(a)? / share(b)?),
-        Parsed::Binary(Binary::Multiply, a, b) => Some(share(a)? * share(b)?),
+        Parsed::Binary(Binary::Divide, a, b) => Some(constant_share(a)? / constant_share(b)?),
+        Parsed::Binary(Binary::Multiply, a, b) => Some(constant_share(a)? * constant_share(b)?),
         _ => None,
     }
 }

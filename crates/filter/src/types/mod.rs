@@ -21,8 +21,8 @@ use crate::layout::Layout;
 use crate::parse::{Binary, Parsed, Tree, parse};
 use crate::text::Text;
 
-pub(crate) use name::article;
-pub use suggest::closest;
+pub(crate) use name::describe_layout_type;
+pub use suggest::closest_name;
 
 pub use crate::member_path::{MemberPath, Root, Step};
 pub use crate::value_type::Type;
@@ -210,11 +210,11 @@ pub(crate) enum Widths<'names> {
 /// # Errors
 ///
 /// The first thing that is wrong, with its place in `text`.
-pub fn check(text: &str, layout: &Layout) -> Result<Filter, Error> {
+pub fn check_text(text: &str, layout: &Layout) -> Result<Filter, Error> {
     check_parsed(&parse(text)?, layout, Widths::Own)
 }
 
-/// Checks a parsed expression like [`check()`].
+/// Checks a parsed expression like [`check_text()`].
 pub(crate) fn check_parsed(
     parsed: &Parsed,
     layout: &Layout,

@@ -3,8 +3,8 @@
 use trackway_jit::{Kind, SLOTS_MAX};
 use trackway_schema::Label;
 
-use super::check::{Checker, Typed};
-use super::{Elements, Expr, MemberPath, Need, Node, Root, Step, Type, Widths, closest};
+use super::check::{Checker, TypedExpr};
+use super::{Elements, Expr, MemberPath, Need, Node, Root, Step, Type, Widths, closest_name};
 use crate::error::{Error, Subject, Topic};
 use crate::layout::{self, Member};
 use crate::parse::{Node as Parsed, Tree};
@@ -16,12 +16,12 @@ const PATH_BYTES_MAX: usize = 255;
 const LISTED_MAX: usize = 8;
 
 /// Something of the event, and where it is.
-pub(super) struct Resolved<'layout> {
+pub(super) struct ResolvedMember<'layout> {
     pub(super) place: MemberPath,
     pub(super) of: &'layout layout::Type,
 }
 
-impl<'layout> Resolved<'layout> {
+impl<'layout> ResolvedMember<'layout> {
     /// Its element of this number, which is of this type.
     pub(super) fn element(mut self, index: u64, of: &'layout layout::Type) -> Self {
         self.place.steps.push(Step::Element(index));
@@ -31,8 +31,8 @@ impl<'layout> Resolved<'layout> {
 
 /// Returns the error that there is no such name: with the name that was perhaps meant, or else with
 /// those that there are.
-pub(super) fn unknown(span: Span, what: String, name: &str, has: &[&str]) -> Error {
-    match closest(name, has.iter().copied()) {
+pub(super) fn unknown_name_error(span: Span, what: String, name: &str, has: &[&str]) -> Error {
+    match closest_name(name, has.iter().copied()) {
         Some(meant) => Error::new(Topic::Unknown, span, what).with_suggestion(format!("'{meant}'")),
         None => {
             let error = Error::new(Topic::Unknown, span, what);
@@ -48,20 +48,20 @@ pub(super) fn unknown(span: Span, what: String, name: &str, has: &[&str]) -> Err
     }
 }
 
-fn names(members: &[Member]) -> Vec<&str> {
+fn member_names(members: &[Member]) -> Vec<&str> {
     members.iter().map(|member| member.name.as_str()).collect()
 }
 
 impl<'layout> Checker<'layout> {
     /// A name, a member, an element with a constant index.
-    pub(super) fn resolve(&mut self, tree: &Tree) -> Result<Resolved<'layout>, Error> {
+    pub(super) fn resolve(&mut self, tree: &Tree) -> Result<ResolvedMember<'layout>, Error> {
         match &tree.node {
             Parsed::Name(name) => self.root(Root::Field, name, tree.span),
             Parsed::Context(name) => self.root(Root::Context, name, tree.span),
             Parsed::Application(name) => self.root(Root::Application, name, tree.span),
             Parsed::Member(of, name) => {
                 let of = self.resolve(of)?;
-                Self::member(of, name, tree.span)
+                Self::resolve_member(of, name, tree.span)
             }
             Parsed::Index(of, index) => {
                 let of = self.resolve(of)?;
@@ -91,12 +91,13 @@ impl<'layout> Checker<'layout> {
         }
     }
 
-    pub(super) fn no_elements(of: &Resolved<'_>, span: Span) -> Error {
-        let message = format!("{} is {}; it has no elements", of.place, article(of.of));
+    pub(super) fn no_elements(of: &ResolvedMember<'_>, span: Span) -> Error {
+        let message =
+            format!("{} is {}; it has no elements", of.place, describe_layout_type(of.of));
         Error::new(Topic::Type, span, message)
     }
 
-    fn root(&self, root: Root, name: &str, span: Span) -> Result<Resolved<'layout>, Error> {
+    fn root(&self, root: Root, name: &str, span: Span) -> Result<ResolvedMember<'layout>, Error> {
         let members = match root {
             Root::Field => &self.layout.fields,
             Root::Context => &self.layout.contexts,
@@ -104,49 +105,56 @@ impl<'layout> Checker<'layout> {
         };
         if let Some(member) = members.iter().find(|member| member.name == name) {
             let place = MemberPath { root, name: name.into(), steps: Vec::new() };
-            return Ok(Resolved { place, of: &member.of });
+            return Ok(ResolvedMember { place, of: &member.of });
         }
         let event = &self.layout.event;
         let (what, has) = match root {
-            Root::Field => (format!("unknown field '{name}' of {event}"), names(members)),
-            Root::Context => (format!("unknown context '$ctx.{name}'"), names(members)),
-            Root::Application => (format!("unknown context '$app.{name}'"), names(members)),
+            Root::Field => (format!("unknown field '{name}' of {event}"), member_names(members)),
+            Root::Context => (format!("unknown context '$ctx.{name}'"), member_names(members)),
+            Root::Application => (format!("unknown context '$app.{name}'"), member_names(members)),
         };
         if root == Root::Field {
             if self.layout.contexts.iter().any(|context| context.name == name) {
-                let near = closest(name, has.iter().copied()).map(|near| format!("'{near}', or "));
+                let near =
+                    closest_name(name, has.iter().copied()).map(|near| format!("'{near}', or "));
                 let near = near.unwrap_or_default();
                 let error = Error::new(Topic::Unknown, span, what).with_subject(Subject::Name);
                 return Err(error.with_suggestion(format!("{near}'$ctx.{name}'")));
             }
-            return Err(unknown(span, what, name, &has).with_subject(Subject::Name));
+            return Err(unknown_name_error(span, what, name, &has).with_subject(Subject::Name));
         }
         let prefix = if root == Root::Context { "$ctx." } else { "$app." };
         let has: Vec<String> = has.into_iter().map(|name| format!("{prefix}{name}")).collect();
         let has: Vec<&str> = has.iter().map(String::as_str).collect();
-        Err(unknown(span, what, &format!("{prefix}{name}"), &has).with_subject(Subject::Name))
+        Err(unknown_name_error(span, what, &format!("{prefix}{name}"), &has)
+            .with_subject(Subject::Name))
     }
 
-    fn member(of: Resolved<'layout>, name: &str, span: Span) -> Result<Resolved<'layout>, Error> {
+    fn resolve_member(
+        of: ResolvedMember<'layout>,
+        name: &str,
+        span: Span,
+    ) -> Result<ResolvedMember<'layout>, Error> {
         let layout::Type::Structure(members) = of.of else {
-            let message = format!("{} is {}; it has no members", of.place, article(of.of));
+            let message =
+                format!("{} is {}; it has no members", of.place, describe_layout_type(of.of));
             return Err(Error::new(Topic::Type, span, message));
         };
         let Some(member) = members.iter().find(|member| member.name == name) else {
             let what = format!("unknown member '{name}' of {}", of.place);
-            return Err(unknown(span, what, name, &names(members)));
+            return Err(unknown_name_error(span, what, name, &member_names(members)));
         };
         let mut place = of.place;
         place.steps.push(Step::Member(name.into()));
-        Ok(Resolved { place, of: &member.of })
+        Ok(ResolvedMember { place, of: &member.of })
     }
 
     /// The value of what was found.
-    pub(super) fn load(
+    pub(super) fn load_member(
         &mut self,
-        found: Resolved<'layout>,
+        found: ResolvedMember<'layout>,
         span: Span,
-    ) -> Result<Typed<'layout>, Error> {
+    ) -> Result<TypedExpr<'layout>, Error> {
         let (kind, of, labels): (_, _, &[Label]) = match found.of {
             layout::Type::Integer(integer) => {
                 let kind = if integer.is_signed { Kind::Signed } else { Kind::Unsigned };
@@ -155,13 +163,15 @@ impl<'layout> Checker<'layout> {
             layout::Type::Float(_) => (Kind::Float, Type::Float, &[]),
             layout::Type::String => (Kind::String, Type::Text, &[]),
             layout::Type::Array(element, _) | layout::Type::Sequence(element) => {
-                let Some((elements, labels)) = Self::elements(element) else {
+                let Some((elements, labels)) = Self::elements_of_type(element) else {
                     let place = &found.place;
-                    let message = format!("{place} has elements that are {}", many(element));
+                    let message =
+                        format!("{place} has elements that are {}", describe_element_type(element));
                     let error = Error::new(Topic::Type, span, message);
-                    return Err(error.with_hint(by_number(place, element)));
+                    return Err(error.with_hint(element_hint(place, element)));
                 };
-                let need = self.need(found.place, Kind::Sequence, Some(elements), span)?;
+                let need =
+                    self.find_or_add_need(found.place, Kind::Sequence, Some(elements), span)?;
                 return self.sequence(need, elements, labels, span);
             }
             layout::Type::Structure(members) => {
@@ -171,13 +181,13 @@ impl<'layout> Checker<'layout> {
                 return Err(error.with_hint(format!("name a member: {}.{first}", found.place)));
             }
             layout::Type::Other(_) => {
-                let message = format!("{} is {}", found.place, article(found.of));
+                let message = format!("{} is {}", found.place, describe_layout_type(found.of));
                 let error = Error::new(Topic::Type, span, message);
                 return Err(error.with_hint("filters ask for numbers, strings and sequences"));
             }
         };
-        let need = self.need(found.place, kind, None, span)?;
-        Ok(Typed { expr: Expr { node: Node::Load(need), of }, labels })
+        let need = self.find_or_add_need(found.place, kind, None, span)?;
+        Ok(TypedExpr { expr: Expr { node: Node::Load(need), of }, labels })
     }
 
     fn type_of(&self, place: &MemberPath, integer: &layout::Integer) -> Type {
@@ -193,7 +203,9 @@ impl<'layout> Checker<'layout> {
     }
 
     /// Returns the use of elements of this type, if they are numbers, and their labels.
-    pub(super) fn elements(of: &'layout layout::Type) -> Option<(Elements, &'layout [Label])> {
+    pub(super) fn elements_of_type(
+        of: &'layout layout::Type,
+    ) -> Option<(Elements, &'layout [Label])> {
         use trackway_schema::Scalar;
         Some(match of {
             layout::Type::Integer(integer) => {
@@ -212,7 +224,7 @@ impl<'layout> Checker<'layout> {
     }
 
     /// The number of a need: a new one, or that of the same one before.
-    pub(super) fn need(
+    pub(super) fn find_or_add_need(
         &mut self,
         place: MemberPath,
         kind: Kind,
@@ -237,7 +249,7 @@ impl<'layout> Checker<'layout> {
 }
 
 /// A type, for people.
-pub(crate) fn article(of: &layout::Type) -> &'static str {
+pub(crate) fn describe_layout_type(of: &layout::Type) -> &'static str {
     match of {
         layout::Type::Integer(integer) if !integer.labels.is_empty() => "an enumeration",
         layout::Type::Integer(_) => "an integer",
@@ -251,7 +263,7 @@ pub(crate) fn article(of: &layout::Type) -> &'static str {
 }
 
 /// Returns the hint where elements of this type are not numbers.
-fn by_number(place: &MemberPath, element: &layout::Type) -> String {
+fn element_hint(place: &MemberPath, element: &layout::Type) -> String {
     match element {
         layout::Type::String => format!(
             "any(), all(), none() and length() are for numbers; of strings name each, by a \
@@ -261,7 +273,7 @@ fn by_number(place: &MemberPath, element: &layout::Type) -> String {
     }
 }
 
-fn many(of: &layout::Type) -> &'static str {
+fn describe_element_type(of: &layout::Type) -> &'static str {
     match of {
         layout::Type::String => "strings",
         layout::Type::Structure(_) => "structures",

@@ -4,7 +4,7 @@
 const NAME_BYTES_MAX: usize = 64;
 
 /// The candidate that is nearest to `name`, if it is near: at most a third of the letters differ.
-pub fn closest<'name>(
+pub fn closest_name<'name>(
     name: &str,
     candidates: impl Iterator<Item = &'name str>,
 ) -> Option<&'name str> {
@@ -14,7 +14,7 @@ pub fn closest<'name>(
     let most = (name.len() / 3).max(1);
     candidates
         .filter(|candidate| candidate.len() <= NAME_BYTES_MAX)
-        .map(|candidate| (distance(name.as_bytes(), candidate.as_bytes()), candidate))
+        .map(|candidate| (edit_distance(name.as_bytes(), candidate.as_bytes()), candidate))
         .filter(|(distance, candidate)| *distance <= most && *distance < candidate.len())
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate)
@@ -22,7 +22,7 @@ pub fn closest<'name>(
 
 /// Returns the number of letters to insert, delete, change, or exchange with their neighbour to
 /// make one of the other; upper and lower case are the same (restricted Damerau-Levenshtein).
-fn distance(a: &[u8], b: &[u8]) -> usize {
+fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut two_ago = vec![0; b.len() + 1];
     let mut before: Vec<usize> = (0..=b.len()).collect();
     for i in 1..=a.len() {
@@ -55,14 +55,14 @@ mod tests {
             ("y", None),
             ("zzz", None),
         ] {
-            assert_eq!(closest(written, names.into_iter()), meant, "{written}");
+            assert_eq!(closest_name(written, names.into_iter()), meant, "{written}");
         }
     }
 
     #[test]
     fn distances_are_counted() {
         for (a, b, expected) in [("", "abc", 3), ("abc", "acb", 1), ("kitten", "sitting", 3)] {
-            assert_eq!(distance(a.as_bytes(), b.as_bytes()), expected);
+            assert_eq!(edit_distance(a.as_bytes(), b.as_bytes()), expected);
         }
     }
 }

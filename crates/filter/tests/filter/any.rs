@@ -18,7 +18,7 @@ const IS_OF_ARRAY: u8 = 16;
 /// More than any of these takes.
 const ROOM_BYTES: usize = 64 << 10;
 
-fn layout(event: &str, fields: &[(&str, Type)]) -> Layout {
+fn layout_with(event: &str, fields: &[(&str, Type)]) -> Layout {
     let member = |(name, of): &(&str, Type)| Member { name: (*name).into(), of: of.clone() };
     Layout {
         event: event.into(),
@@ -28,7 +28,7 @@ fn layout(event: &str, fields: &[(&str, Type)]) -> Layout {
     }
 }
 
-fn status(labels: &[&str]) -> Type {
+fn enumeration_of(labels: &[&str]) -> Type {
     let Type::Integer(mut integer) = Type::from(Scalar::U32) else { panic!("an integer") };
     let label =
         |(value, name): (i64, &&str)| Label { name: (*name).into(), first: value, last: value };
@@ -36,7 +36,7 @@ fn status(labels: &[&str]) -> Type {
     Type::Integer(integer)
 }
 
-fn any(text: &str, layouts: &[Layout]) -> CompiledFor {
+fn compile_and_verify(text: &str, layouts: &[Layout]) -> CompiledFor {
     let compiled = compile_for_any(text, layouts, ROOM_BYTES).expect(text);
     let bytes = compiled.object.encode().expect("an object");
     let object = Object::decode(&bytes).expect("what was encoded");
@@ -49,35 +49,54 @@ fn any(text: &str, layouts: &[Layout]) -> CompiledFor {
 }
 
 /// The kinds that each alternative takes its needs for.
-fn kinds(compiled: &CompiledFor) -> Vec<Vec<(String, Kind)>> {
+fn need_kinds(compiled: &CompiledFor) -> Vec<Vec<(String, Kind)>> {
     let needs = compiled.object.alternatives.iter().map(|alternative| &alternative.needs);
     needs.map(|of| of.iter().map(|need| (need.path.clone(), need.kind)).collect()).collect()
 }
 
-fn one(path: &str, kind: Kind) -> Vec<(String, Kind)> {
+fn single_need(path: &str, kind: Kind) -> Vec<(String, Kind)> {
     vec![(path.into(), kind)]
 }
 
 #[test]
 fn events_that_nobody_knows_have_alternatives_for_all_kinds_that_make_sense() {
     let number = [Kind::Signed, Kind::Unsigned, Kind::Float];
-    assert_eq!(kinds(&any("x > 5", &[])), number.map(|kind| one("x", kind)));
-    assert_eq!(kinds(&any("xs[2] > 5", &[])), number.map(|kind| one("xs[2]", kind)));
-    assert_eq!(kinds(&any("name == \"a*\"", &[])), [one("name", Kind::String)]);
-    let of_length = kinds(&any("length(x) > 5", &[]));
-    assert_eq!(of_length, [Kind::String, Kind::Sequence].map(|kind| one("x", kind)));
-    assert_eq!(kinds(&any("x > 5 || x < 2", &[])).len(), 3);
-    assert_eq!(kinds(&any("x > 5 && y < z", &[])).len(), 3 * (9 + 1), "or y and z are strings");
-    assert_eq!(kinds(&any("$ctx.vpid == 7", &[])), [one("$ctx.vpid", Kind::Signed)]);
-    assert_eq!(kinds(&any("sample(1/10) && rate(100/s)", &[])), [vec![]]);
-    assert_eq!(kinds(&any("x & 1", &[])), [Kind::Signed, Kind::Unsigned].map(|k| one("x", k)));
+    assert_eq!(
+        need_kinds(&compile_and_verify("x > 5", &[])),
+        number.map(|kind| single_need("x", kind))
+    );
+    assert_eq!(
+        need_kinds(&compile_and_verify("xs[2] > 5", &[])),
+        number.map(|kind| single_need("xs[2]", kind))
+    );
+    assert_eq!(
+        need_kinds(&compile_and_verify("name == \"a*\"", &[])),
+        [single_need("name", Kind::String)]
+    );
+    let of_length = need_kinds(&compile_and_verify("length(x) > 5", &[]));
+    assert_eq!(of_length, [Kind::String, Kind::Sequence].map(|kind| single_need("x", kind)));
+    assert_eq!(need_kinds(&compile_and_verify("x > 5 || x < 2", &[])).len(), 3);
+    assert_eq!(
+        need_kinds(&compile_and_verify("x > 5 && y < z", &[])).len(),
+        3 * (9 + 1),
+        "or y and z are strings"
+    );
+    assert_eq!(
+        need_kinds(&compile_and_verify("$ctx.vpid == 7", &[])),
+        [single_need("$ctx.vpid", Kind::Signed)]
+    );
+    assert_eq!(need_kinds(&compile_and_verify("sample(1/10) && rate(100/s)", &[])), [vec![]]);
+    assert_eq!(
+        need_kinds(&compile_and_verify("x & 1", &[])),
+        [Kind::Signed, Kind::Unsigned].map(|k| single_need("x", k))
+    );
 }
 
 #[test]
 fn combinations_are_bounded_and_the_likely_ones_are_there() {
     let text = "a + b > 1 && c > 2 && d > 3 && e > 4 && f > 5 && g > 6";
-    let compiled = any(text, &[]);
-    let kinds = kinds(&compiled);
+    let compiled = compile_and_verify(text, &[]);
+    let kinds = need_kinds(&compiled);
     let different: BTreeSet<_> = kinds.iter().map(|of| format!("{of:?}")).collect();
     assert_eq!(different.len(), 64);
     let all = |kind| "abcdefg".chars().map(|name| (name.to_string(), kind)).collect::<Vec<_>>();
@@ -91,50 +110,54 @@ fn combinations_are_bounded_and_the_likely_ones_are_there() {
         kinds.iter().filter(one_differs).map(|of| format!("{of:?}")).collect();
     assert_eq!(differ.len(), 7);
     let many: Vec<String> = (0..40).map(|number| format!("f{number} > 1")).collect();
-    assert_eq!(any(&many.join(" && "), &[]).object.alternatives.len(), 64);
+    assert_eq!(compile_and_verify(&many.join(" && "), &[]).object.alternatives.len(), 64);
 }
 
 #[test]
 fn fields_of_different_types_are_found_in_one_part() {
     // Not all of them, where there are so many to try; but those where all numbers are alike.
-    let kinds = kinds(&any("length(s) + a + b + c > 5", &[]));
+    let kinds = need_kinds(&compile_and_verify("length(s) + a + b + c > 5", &[]));
     for s in [Kind::String, Kind::Sequence] {
         for number in [Kind::Signed, Kind::Unsigned] {
             let numbers = ["a", "b", "c"].map(|name| (name.to_owned(), number));
-            let alike = [one("s", s), numbers.to_vec()].concat();
+            let alike = [single_need("s", s), numbers.to_vec()].concat();
             assert!(kinds.contains(&alike), "{alike:?}");
         }
     }
-    let never = any("any(xs > a + b + c)", &[]);
+    let never = compile_and_verify("any(xs > a + b + c)", &[]);
     assert_eq!(never.filters[0].root.constant(), Some(0), "it is plausible");
-    assert!(any("starts_with(s, t) == (a + b + c > 3)", &[]).object.alternatives.len() > 3);
+    assert!(
+        compile_and_verify("starts_with(s, t) == (a + b + c > 3)", &[]).object.alternatives.len()
+            > 3
+    );
     let labels: Vec<String> = (0..12).map(|number| format!("s{number} == \"a\"")).collect();
-    assert_eq!(any(&labels.join(" && "), &[]).object.alternatives.len(), 1);
+    assert_eq!(compile_and_verify(&labels.join(" && "), &[]).object.alternatives.len(), 1);
     assert!(compile_for_any("status == \"a\" && status > 5", &[], ROOM_BYTES).is_ok());
 }
 
 #[test]
 fn what_many_fields_must_be_is_found_out_one_by_one() {
     let text = "length(path) + length(query) + length(body) + length(agent) > limit + extra";
-    let first = &kinds(&any(text, &[]))[0];
+    let first = &need_kinds(&compile_and_verify(text, &[]))[0];
     let kinds_of_first: Vec<Kind> = first.iter().map(|(_, kind)| *kind).collect();
     assert_eq!(kinds_of_first, [[Kind::String; 4].as_slice(), &[Kind::Signed; 2]].concat());
     let text = "o + z[2] + a + c + h + x + bb[1] > 0";
-    let all = kinds(&any(text, &[]));
+    let all = need_kinds(&compile_and_verify(text, &[]));
     assert!(all[0].iter().all(|(_, kind)| *kind == Kind::Signed) && all[0][1].0 == "z[2]");
     // So are those in brackets, of which some must be enumerations.
     let text =
         "(a) && (length(s) in (5, (b))) && (e == \"BAD\" || e > (c) + y[0] - (a - length(y)))";
-    let labelled = any(text, &[]);
+    let labelled = compile_and_verify(text, &[]);
     assert!(labelled.filters[0].root.constant() == Some(0) && labelled.filters[0].needs.len() == 6);
     // What has to do with elements or labels is no error for that either.
     let many: Vec<String> =
         (0..20).map(|number| format!("length(s{number}) > x{number}")).collect();
-    assert_eq!(any(&many.join(" && "), &[]).object.alternatives.len(), 64);
+    assert_eq!(compile_and_verify(&many.join(" && "), &[]).object.alternatives.len(), 64);
     let many: Vec<String> = (0..9).map(|number| format!("any(s{number} > x{number})")).collect();
-    assert_eq!(any(&many.join(" + "), &[]).filters[0].root.constant(), Some(0));
+    assert_eq!(compile_and_verify(&many.join(" + "), &[]).filters[0].root.constant(), Some(0));
     // Who has a string in one place has it in all others.
-    let same = kinds(&any("a == b && b == c && c == d && starts_with(d, \"x\")", &[]));
+    let same =
+        need_kinds(&compile_and_verify("a == b && b == c && c == d && starts_with(d, \"x\")", &[]));
     assert_eq!(same, [["a", "b", "c", "d"].map(|name| (name.to_owned(), Kind::String)).to_vec()]);
     let error = compile_for_any("a == b && b == c && starts_with(c, a) && a < 5", &[], ROOM_BYTES);
     assert_eq!(error.expect_err("a number").message, "a string is not compared with an integer");
@@ -143,7 +166,7 @@ fn what_many_fields_must_be_is_found_out_one_by_one() {
 #[test]
 fn elements_that_may_be_missing_are_those_of_arrays() {
     let of_array = |text: &str| -> Vec<bool> {
-        let compiled = any(text, &[]);
+        let compiled = compile_and_verify(text, &[]);
         let records = compiled.meanings.get(8..).unwrap_or_default().as_chunks::<8>().0;
         let is_of_array = |alternative: usize| {
             records
@@ -166,21 +189,21 @@ fn alternatives_take_no_more_room_than_they_may() {
     let some = compile_for_any(text, &[], 400).expect("an object").object;
     assert!((1..27).contains(&some.alternatives.len()));
     assert_eq!(some.alternatives[..], all.alternatives[..some.alternatives.len()]);
-    let known = [layout("app:a", &["a", "b", "c"].map(|name| (name, Scalar::U16.into())))];
+    let known = [layout_with("app:a", &["a", "b", "c"].map(|name| (name, Scalar::U16.into())))];
     let observed = compile_for_any(text, &known, 0).expect("an object").object;
     assert_eq!(observed.alternatives.len(), 1, "those of events that are known are always there");
 }
 
 #[test]
 fn events_that_are_known_come_first_and_are_not_there_twice() {
-    let known = [layout("app:a", &[("x", Scalar::F32.into())]), layout("app:b", &[])];
-    let compiled = any("x > 5", &known);
+    let known = [layout_with("app:a", &[("x", Scalar::F32.into())]), layout_with("app:b", &[])];
+    let compiled = compile_and_verify("x > 5", &known);
     let number = [Kind::Float, Kind::Signed, Kind::Unsigned];
-    assert_eq!(kinds(&compiled), number.map(|kind| one("x", kind)));
+    assert_eq!(need_kinds(&compiled), number.map(|kind| single_need("x", kind)));
     assert_eq!(compiled.alternatives, [Some(0), None]);
     // 32 bits without a sign become negative, as `trackway print` has it.
-    let narrow = [layout("app:a", &[("x", Scalar::U32.into())])];
-    let compiled = any("x - 5 < 0", &narrow);
+    let narrow = [layout_with("app:a", &[("x", Scalar::U32.into())])];
+    let compiled = compile_and_verify("x - 5 < 0", &narrow);
     let first = &compiled.object.alternatives[0];
     let alone = trackway_filter::compile::compile("x - 5 < 0", &narrow[0]).expect("a filter");
     assert_eq!(*first, alone.alternative);
@@ -215,12 +238,12 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
         ("-a < 0 || ~b > 7", &["a", "b"]),
         ("(a - b) * c < 0", &["a", "b", "c"]),
     ] {
-        let compiled = any(text, &[]);
+        let compiled = compile_and_verify(text, &[]);
         for types in [[u, u, u], [n, n, n], [n, u, n], [u, n, n], [n, n, u], [i, n, u], [n, i, i]] {
             let fields: Vec<(&str, Scalar)> = names.iter().copied().zip(types).collect();
             let members: Vec<(&str, Type)> =
                 fields.iter().map(|(name, of)| (*name, (*of).into())).collect();
-            let alone = trackway_filter::compile::compile(text, &layout("app:new", &members));
+            let alone = trackway_filter::compile::compile(text, &layout_with("app:new", &members));
             let asked = alternative_for(&compiled, &fields).expect("there is one for each");
             let asked = &compiled.object.alternatives[asked];
             // What is compared as it stands may be compared in another way.
@@ -231,7 +254,7 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
     }
     // Where there are too many fields, those are counted of which only some are narrow.
     let text = "a - b - c - d < 0";
-    let compiled = any(text, &[]);
+    let compiled = compile_and_verify(text, &[]);
     let of = |types: [Scalar; 4]| {
         let fields: Vec<(&str, Scalar)> = ["a", "b", "c", "d"].into_iter().zip(types).collect();
         alternative_for(&compiled, &fields)
@@ -239,38 +262,41 @@ fn first_events_of_a_kind_are_asked_what_they_are_asked_once_they_are_known() {
     assert!(of([n; 4]).is_some() && of([i; 4]).is_some());
     assert!(of([u; 4]).is_some() && of([n, n, n, u]).is_none());
     // And where it makes no difference there are no more of them.
-    assert!(any("a > 5 && (b & 7) == c", &[]).meanings.is_empty());
+    assert!(compile_and_verify("a > 5 && (b & 7) == c", &[]).meanings.is_empty());
 }
 
 #[test]
 fn what_depends_on_more_than_kinds_is_for_events_that_are_known() {
     // As a string it could be had; what labels mean is not known.
-    let compiled = any("status == \"FAILED\"", &[]);
-    assert_eq!(kinds(&compiled), [one("status", Kind::String)]);
-    let known = [layout("app:a", &[("status", status(&["OK", "FAILED"]))])];
-    let compiled = any("status == \"FAILED\"", &known);
-    assert_eq!(kinds(&compiled), [Kind::Unsigned, Kind::String].map(|k| one("status", k)));
+    let compiled = compile_and_verify("status == \"FAILED\"", &[]);
+    assert_eq!(need_kinds(&compiled), [single_need("status", Kind::String)]);
+    let known = [layout_with("app:a", &[("status", enumeration_of(&["OK", "FAILED"]))])];
+    let compiled = compile_and_verify("status == \"FAILED\"", &known);
+    assert_eq!(
+        need_kinds(&compiled),
+        [Kind::Unsigned, Kind::String].map(|k| single_need("status", k))
+    );
     // Elements are read as what they are.
     let text = "any(xs > 3)";
-    let never = any(text, &[]);
+    let never = compile_and_verify(text, &[]);
     // Events with such a field are counted until then: it is not taken for what it may be.
-    assert_eq!(kinds(&never), [one("xs", Kind::Unsigned)]);
+    assert_eq!(need_kinds(&never), [single_need("xs", Kind::Unsigned)]);
     assert_eq!(never.meanings[8..], [0, 0, 4, 0, 0, 0, 0, 0]);
     assert_eq!(never.filters[0].root.constant(), Some(0));
     assert!(never.warnings[0].message.contains("no event is known yet"));
-    let known = [layout("app:a", &[("xs", Type::Sequence(Box::new(Scalar::U8.into())))])];
-    assert_eq!(kinds(&any(text, &known)), [one("xs", Kind::Sequence)]);
+    let known = [layout_with("app:a", &[("xs", Type::Sequence(Box::new(Scalar::U8.into())))])];
+    assert_eq!(need_kinds(&compile_and_verify(text, &known)), [single_need("xs", Kind::Sequence)]);
 }
 
 #[test]
 fn what_lacks_an_element_comes_behind_what_has_it() {
     let array = Type::Array(Box::new(Scalar::U8.into()), 3);
-    let known = [layout("app:a", &[("xs", array)])];
-    let compiled = any("xs[5] > 1", &known);
-    let kinds = kinds(&compiled);
-    assert_eq!(kinds.last(), Some(&one("xs", Kind::Sequence)));
+    let known = [layout_with("app:a", &[("xs", array)])];
+    let compiled = compile_and_verify("xs[5] > 1", &known);
+    let kinds = need_kinds(&compiled);
+    assert_eq!(kinds.last(), Some(&single_need("xs", Kind::Sequence)));
     assert_eq!(compiled.alternatives, [Some(kinds.len() - 1)]);
-    assert!(kinds.contains(&one("xs[5]", Kind::Unsigned)));
+    assert!(kinds.contains(&single_need("xs[5]", Kind::Unsigned)));
 }
 
 #[test]
@@ -288,24 +314,24 @@ fn what_no_event_can_have_is_an_error() {
 #[test]
 fn labels_of_one_value_are_told_apart_where_they_mean_different_things() {
     let known = [
-        layout("app:a", &[("status", status(&["OK", "FAILED"]))]),
-        layout("app:b", &[("status", status(&["FAILED", "OK"]))]),
+        layout_with("app:a", &[("status", enumeration_of(&["OK", "FAILED"]))]),
+        layout_with("app:b", &[("status", enumeration_of(&["FAILED", "OK"]))]),
     ];
-    let compiled = any("status == \"OK\"", &known);
+    let compiled = compile_and_verify("status == \"OK\"", &known);
     assert_eq!(compiled.alternatives, [Some(0), Some(1)]);
     assert!(compiled.needs_meanings && !compiled.meanings.is_empty());
 }
 
 #[test]
 fn what_is_narrow_alone_has_all_others_behind_it() {
-    let known = [layout("app:a", &[("x", Scalar::U32.into())])];
-    let compiled = any("x >= 5", &known);
+    let known = [layout_with("app:a", &[("x", Scalar::U32.into())])];
+    let compiled = compile_and_verify("x >= 5", &known);
     // The narrow one that is known, with a sign, and whatever may come.
     let number = [Kind::Unsigned, Kind::Signed, Kind::Unsigned, Kind::Float];
-    assert_eq!(kinds(&compiled), number.map(|kind| one("x", kind)));
+    assert_eq!(need_kinds(&compiled), number.map(|kind| single_need("x", kind)));
     assert!(!compiled.needs_meanings);
-    let both = [known[0].clone(), layout("app:b", &[("x", Scalar::U64.into())])];
-    let compiled = any("x >= 5", &both);
+    let both = [known[0].clone(), layout_with("app:b", &[("x", Scalar::U64.into())])];
+    let compiled = compile_and_verify("x >= 5", &both);
     assert_eq!(compiled.alternatives, [Some(0), Some(0)]);
     assert!(compiled.meanings.is_empty(), "all are taken for 64 bits");
 }
@@ -330,8 +356,8 @@ fn contexts_of_programs_have_alternatives_for_all_that_they_can_be() {
 #[test]
 fn what_no_known_event_has_is_told() {
     let known = [
-        layout("app:a", &[("length", Scalar::U32.into())]),
-        layout("app:b", &[("name", Type::String)]),
+        layout_with("app:a", &[("length", Scalar::U32.into())]),
+        layout_with("app:b", &[("name", Type::String)]),
     ];
     assert!(check_for("length > 5", &known).is_ok());
     let error = check_for("lenght > 5", &known).expect_err("unknown");

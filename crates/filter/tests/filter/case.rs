@@ -14,7 +14,7 @@ pub(crate) struct Case {
 }
 
 /// Reads a file.
-pub(crate) fn read(text: &str) -> Case {
+pub(crate) fn parse_case(text: &str) -> Case {
     let mut case = Case::default();
     case.event.layout.event = "app:event".into();
     for line in text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#')) {

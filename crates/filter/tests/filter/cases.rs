@@ -6,13 +6,13 @@ use std::path::Path;
 use trackway_filter::compile::compile;
 use trackway_filter::evaluate::{State, evaluate};
 
-use super::case::{Case, read};
-use super::event::Now;
+use super::case::{Case, parse_case};
+use super::event::ValuesAtTime;
 use super::frame::Frame;
 use super::machine::Machine;
-use super::runner::{Runner, inspect};
+use super::runner::{Runner, check_program};
 
-fn check(case: &Case) -> Result<(), String> {
+fn check_case(case: &Case) -> Result<(), String> {
     let text = &case.filter;
     let shown =
         |error: &trackway_filter::error::Error| format!("{} {}", error.column(text), error.message);
@@ -31,12 +31,12 @@ fn check(case: &Case) -> Result<(), String> {
         return Err(format!("warnings {warnings:?}"));
     }
     let alternative = compiled.alternative;
-    inspect(&alternative.programs[0]);
+    check_program(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let mut runtimes = [case.script.clone(), case.script.clone()];
     let mut machine = Machine::new(compiled.filter.cells, &alternative, &case.script);
     for (time, &expected) in case.answers.iter().enumerate() {
-        let now = Now::new(&compiled.filter.needs, &case.event, time);
+        let now = ValuesAtTime::new(&compiled.filter.needs, &case.event, time);
         runtimes[0].now = time;
         let answer = evaluate(&compiled.filter, &now, &mut states[0], &mut runtimes[0]);
         if answer != expected {
@@ -70,8 +70,8 @@ fn cases_have_the_answers_that_they_say() {
         }
         let text = fs::read_to_string(entry.path()).expect("a case");
         count += 1;
-        let case = read(&text);
-        if let Err(failure) = check(&case) {
+        let case = parse_case(&text);
+        if let Err(failure) = check_case(&case) {
             let name = entry.file_name();
             failures.push(format!("{}: {}\n    {failure}", name.display(), case.filter));
         }

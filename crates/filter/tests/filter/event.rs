@@ -44,16 +44,16 @@ impl Event {
         let mut words = declared.split_whitespace();
         let name = words.next().expect("a name");
         let words: Vec<&str> = words.collect();
-        let of = type_of(&words);
+        let of = parse_type(&words);
         let (members, prefix) = match root {
             "field" => (&mut self.layout.fields, ""),
             "context" => (&mut self.layout.contexts, "$ctx."),
             "app" => (&mut self.layout.applications, "$app."),
             other => panic!("'{other}' begins no line of a case"),
         };
-        declare(members, name, &of);
+        declare_member(members, name, &of);
         for (index, values) in values.split(" | ").enumerate() {
-            for (path, datum) in data(&format!("{prefix}{name}"), &of, values) {
+            for (path, datum) in parse_data(&format!("{prefix}{name}"), &of, values) {
                 let times = self.values.entry(path).or_default();
                 assert_eq!(times.len(), index);
                 times.push(datum);
@@ -63,7 +63,7 @@ impl Event {
 }
 
 /// Declares a member; a name with points is one of structures.
-fn declare(members: &mut Vec<Member>, name: &str, of: &Type) {
+fn declare_member(members: &mut Vec<Member>, name: &str, of: &Type) {
     let Some((outer, inner)) = name.split_once('.') else {
         members.push(Member { name: name.into(), of: of.clone() });
         return;
@@ -73,10 +73,10 @@ fn declare(members: &mut Vec<Member>, name: &str, of: &Type) {
         members.len() - 1
     });
     let Type::Structure(inside) = &mut members[at].of else { panic!("{outer} is no structure") };
-    declare(inside, inner, of);
+    declare_member(inside, inner, of);
 }
 
-fn scalar(name: &str) -> Scalar {
+fn scalar_by_name(name: &str) -> Scalar {
     match name {
         "i8" => Scalar::I8,
         "i16" => Scalar::I16,
@@ -94,30 +94,33 @@ fn scalar(name: &str) -> Scalar {
     }
 }
 
-fn type_of(words: &[&str]) -> Type {
+fn parse_type(words: &[&str]) -> Type {
     match words {
         ["string"] => Type::String,
         ["variant"] => Type::Other("a variant"),
         ["array", count, element @ ..] => {
-            Type::Array(Box::new(type_of(element)), count.parse().expect("a count"))
+            Type::Array(Box::new(parse_type(element)), count.parse().expect("a count"))
         }
-        ["sequence", element @ ..] => Type::Sequence(Box::new(type_of(element))),
+        ["sequence", element @ ..] => Type::Sequence(Box::new(parse_type(element))),
         ["enum", of, labels @ ..] => {
-            let Type::Integer(integer) = Type::from(scalar(of)) else { panic!("no integer") };
+            let Type::Integer(integer) = Type::from(scalar_by_name(of)) else {
+                panic!("no integer")
+            };
             let labels = labels.iter().map(|label| {
                 let (name, range) = label.split_once('=').expect("NAME=VALUE");
                 let (first, last) = range.split_once("..").unwrap_or((range, range));
-                let [first, last] = [first, last].map(|bound| number(bound, scalar(of)) as i64);
+                let [first, last] =
+                    [first, last].map(|bound| parse_number(bound, scalar_by_name(of)) as i64);
                 Label { name: name.into(), first, last }
             });
             Type::Integer(Integer { labels: labels.collect(), ..integer })
         }
-        [one] => scalar(one).into(),
+        [one] => scalar_by_name(one).into(),
         other => panic!("{other:?} is no type of a case"),
     }
 }
 
-fn number(text: &str, scalar: Scalar) -> u64 {
+fn parse_number(text: &str, scalar: Scalar) -> u64 {
     match scalar {
         Scalar::F32 => f64::from(text.parse::<f32>().expect("a float")).to_bits(),
         Scalar::F64 => text.parse::<f64>().expect("a float").to_bits(),
@@ -130,24 +133,24 @@ fn number(text: &str, scalar: Scalar) -> u64 {
 }
 
 /// The values of a path, or of the paths of its elements.
-fn data(path: &str, of: &Type, text: &str) -> Vec<(String, Datum)> {
+fn parse_data(path: &str, of: &Type, text: &str) -> Vec<(String, Datum)> {
     let text = text.trim();
     let one = |datum| vec![(path.to_owned(), datum)];
     match of {
-        Type::String => one(Datum::String(string(text))),
+        Type::String => one(Datum::String(parse_string(text))),
         Type::Other(_) => Vec::new(),
         Type::Array(element, _) | Type::Sequence(element) => match scalar_of(element) {
             Some(scalar) => {
-                let elements = text.split_whitespace().map(|element| number(element, scalar));
+                let elements = text.split_whitespace().map(|element| parse_number(element, scalar));
                 one(Datum::Sequence(elements.collect(), scalar))
             }
             None => text
                 .split_whitespace()
                 .enumerate()
-                .flat_map(|(index, text)| data(&format!("{path}[{index}]"), element, text))
+                .flat_map(|(index, text)| parse_data(&format!("{path}[{index}]"), element, text))
                 .collect(),
         },
-        other => one(Datum::Number(number(text, scalar_of(other).expect("a scalar")))),
+        other => one(Datum::Number(parse_number(text, scalar_of(other).expect("a scalar")))),
     }
 }
 
@@ -162,7 +165,7 @@ fn scalar_of(of: &Type) -> Option<Scalar> {
 }
 
 /// A string in quotes, with `\n`, `\\`, `\"` and bytes as `\xff`.
-fn string(text: &str) -> Vec<u8> {
+fn parse_string(text: &str) -> Vec<u8> {
     let inner = text.strip_prefix('"').and_then(|text| text.strip_suffix('"'));
     let mut bytes = inner.unwrap_or_else(|| panic!("{text} is no string")).bytes();
     let mut string = Vec::new();
@@ -184,17 +187,17 @@ fn string(text: &str) -> Vec<u8> {
 }
 
 /// An event at a time, as the evaluator asks for it.
-pub(crate) struct Now {
+pub(crate) struct ValuesAtTime {
     values: Vec<Option<Datum>>,
 }
 
-impl Now {
+impl ValuesAtTime {
     pub(crate) fn new(needs: &[Need], event: &Event, time: usize) -> Self {
         Self { values: needs.iter().map(|need| event.find(&need.path, time)).collect() }
     }
 }
 
-impl Values for Now {
+impl Values for ValuesAtTime {
     fn number(&self, need: usize) -> Option<u64> {
         match self.values[need].as_ref()? {
             Datum::Number(bits) => Some(*bits),

@@ -8,9 +8,9 @@ use trackway_filter::parse::parse;
 use trackway_filter::token::EXPRESSION_BYTES_MAX;
 
 use super::event::Event;
-use super::runner::inspect;
+use super::runner::check_program;
 
-fn event() -> Event {
+fn sample_event() -> Event {
     let mut event = Event::default();
     event.add("field", "a i32 = 1");
     event.add("field", "g u64 = 1");
@@ -25,10 +25,10 @@ fn event() -> Event {
 }
 
 /// Compiles, and checks that an error can be shown.
-fn attempt(text: &str) -> Option<Error> {
-    match compile(text, &event().layout) {
+fn compile_and_check_error(text: &str) -> Option<Error> {
+    match compile(text, &sample_event().layout) {
         Ok(compiled) => {
-            inspect(&compiled.alternative.programs[0]);
+            check_program(&compiled.alternative.programs[0]);
             for warning in &compiled.filter.warnings {
                 warning.render(text);
             }
@@ -123,26 +123,26 @@ proptest! {
 
     #[test]
     fn random_characters_are_no_danger(text in "\\PC{0,200}") {
-        attempt(&text);
+        compile_and_check_error(&text);
     }
 
     #[test]
     fn random_bytes_are_no_danger(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
-        attempt(&String::from_utf8_lossy(&bytes));
+        compile_and_check_error(&String::from_utf8_lossy(&bytes));
     }
 
     #[test]
     fn random_pieces_are_no_danger(
         pieces in prop::collection::vec(prop::sample::select(PIECES.as_slice()), 0..40),
     ) {
-        attempt(&pieces.join(" "));
+        compile_and_check_error(&pieces.join(" "));
     }
 }
 
 /// On a stack as small as those of threads are, at the greatest length.
-fn on_a_small_stack(text: String) -> Option<Error> {
+fn compile_on_small_stack(text: String) -> Option<Error> {
     let thread = std::thread::Builder::new().stack_size(1 << 20);
-    let thread = thread.spawn(move || attempt(&text)).expect("a thread");
+    let thread = thread.spawn(move || compile_and_check_error(&text)).expect("a thread");
     thread.join().expect("no panic")
 }
 
@@ -164,43 +164,43 @@ fn depth_and_length_are_bounded() {
         format!("{}a", "a && (b || ".repeat(deep / 2)),
     ] {
         let shown = text[..20].to_owned();
-        let error = on_a_small_stack(text);
+        let error = compile_on_small_stack(text);
         let topic = error.map(|error| error.topic);
         assert_eq!(topic, Some(Topic::Limit), "{shown}");
     }
     let flat = format!("a > 1{}", " && a > 1 || a > 2".repeat(deep / 2));
-    assert_eq!(on_a_small_stack(flat), None);
+    assert_eq!(compile_on_small_stack(flat), None);
     let text = "1".repeat(EXPRESSION_BYTES_MAX + 1);
-    assert_eq!(on_a_small_stack(text).map(|error| error.topic), Some(Topic::Limit));
+    assert_eq!(compile_on_small_stack(text).map(|error| error.topic), Some(Topic::Limit));
 }
 
 #[test]
 fn as_deep_as_allowed_is_compiled() {
     let text = format!("{}a{} == 1", "(".repeat(60), ")".repeat(60));
-    assert_eq!(on_a_small_stack(text), None);
+    assert_eq!(compile_on_small_stack(text), None);
     let text = format!("a{} == 1", " + g * a".repeat(60));
-    assert_eq!(on_a_small_stack(text), None);
+    assert_eq!(compile_on_small_stack(text), None);
 }
 
 #[test]
 fn what_is_too_long_for_bytecode_says_so() {
     let text: Vec<String> = (0..5000).map(|n| format!("a=={n}")).collect();
-    let error = on_a_small_stack(text.join("||")).expect("an error");
+    let error = compile_on_small_stack(text.join("||")).expect("an error");
     assert_eq!(error.topic, Topic::Limit);
     assert!(error.message.contains("4096 instructions"), "{error}");
     let fields: Vec<String> = (0..65).map(|n| format!("xs[{n}] == f")).collect();
     // As elements of one sequence these are one need.
-    assert_eq!(on_a_small_stack(fields.join(" || ")), None);
+    assert_eq!(compile_on_small_stack(fields.join(" || ")), None);
 }
 
 #[test]
 fn what_takes_too_long_says_so() {
     let names: Vec<String> = (0..90).map(|n| format!("xs != {n} + a")).collect();
-    let error = on_a_small_stack(format!("any({})", names.join(" && "))).expect("an error");
+    let error = compile_on_small_stack(format!("any({})", names.join(" && "))).expect("an error");
     assert_eq!(error.topic, Topic::Limit);
     assert!(error.message.contains("steps"), "{error}");
     let any: Vec<String> = (0..70).map(|n| format!("any(xs == {n})")).collect();
-    let error = on_a_small_stack(any.join(" || ")).expect("an error");
+    let error = compile_on_small_stack(any.join(" || ")).expect("an error");
     assert!(error.message.contains("32 functions"), "{error}");
 }
 

@@ -10,7 +10,7 @@ use trackway_jit::frame::{Cell, Entry, Environment, Frame};
 use trackway_jit::interpret;
 use trackway_jit::object::Object as Read;
 use trackway_jit::verify::{Rules, State, Verified, verify};
-use trackway_jit::x86::{INSN_CODE_BYTES_MAX, emit};
+use trackway_jit::x86::{INSN_CODE_BYTES_MAX, emit_program};
 use trackway_testkit::pages::Executable;
 
 use super::event::Script;
@@ -18,15 +18,15 @@ use super::frame;
 
 thread_local! {
     /// The world that helpers ask.
-    static WORLD: RefCell<Script> = RefCell::new(Script::default());
+    static CURRENT_SCRIPT: RefCell<Script> = RefCell::new(Script::default());
 }
 
 extern "C" fn time_ns() -> u64 {
-    WORLD.with(|runtime| runtime.borrow_mut().time_ns())
+    CURRENT_SCRIPT.with(|runtime| runtime.borrow_mut().time_ns())
 }
 
-extern "C" fn random() -> u64 {
-    WORLD.with(|runtime| runtime.borrow_mut().random())
+extern "C" fn random_bits() -> u64 {
+    CURRENT_SCRIPT.with(|runtime| runtime.borrow_mut().random())
 }
 
 /// A filter that was read back from its bytes, with the state of both who run it.
@@ -49,7 +49,7 @@ impl Machine {
             cells: [state(), state()],
             runtimes: [runtime.clone(), runtime.clone()],
         };
-        machine.code = machine.verified(|_, verified| compiled(verified));
+        machine.code = machine.verified(|_, verified| compile_to_machine_code(verified));
         machine
     }
 
@@ -65,11 +65,11 @@ impl Machine {
 
     /// The answers of the interpreter and, where there is some, of the machine code.
     pub(crate) fn answers(&mut self, frame: &frame::Frame, now: usize) -> [bool; 2] {
-        let first = self.within(0, frame, now, |verified, frame, _| {
+        let first = self.run_with_frame(0, frame, now, |verified, frame, _| {
             let outcome = interpret::run(std::slice::from_ref(verified), frame);
             outcome.expect("verified").answer != 0
         });
-        let second = self.within(1, frame, now, |verified, frame, code| match code {
+        let second = self.run_with_frame(1, frame, now, |verified, frame, code| match code {
             // SAFETY: the code was made of this program, and begins with such a function.
             Some(code) => unsafe {
                 let entry = std::mem::transmute::<*const u8, Entry>(code.start());
@@ -80,7 +80,7 @@ impl Machine {
         [first, second]
     }
 
-    fn within(
+    fn run_with_frame(
         &mut self,
         which: usize,
         from: &frame::Frame,
@@ -88,23 +88,23 @@ impl Machine {
         run: impl FnOnce(&Verified<'_>, &Frame<'_>, Option<&Executable>) -> bool,
     ) -> bool {
         self.runtimes[which].now = now;
-        WORLD.with(|runtime| runtime.replace(self.runtimes[which].clone()));
+        CURRENT_SCRIPT.with(|runtime| runtime.replace(self.runtimes[which].clone()));
         let answer = self.verified(|constants, verified| {
-            let environment = Environment::new(constants, &self.cells[which], time_ns, random);
+            let environment = Environment::new(constants, &self.cells[which], time_ns, random_bits);
             let mut frame = Frame::new(&environment, from.bytes());
             from.slots().iter().for_each(|slot| assert!(frame.push(*slot)));
             run(verified, &frame, self.code.as_ref())
         });
-        self.runtimes[which] = WORLD.with(RefCell::take);
+        self.runtimes[which] = CURRENT_SCRIPT.with(RefCell::take);
         answer
     }
 }
 
 /// Machine code of a program, if this processor is one that some is made for.
-fn compiled(verified: &Verified<'_>) -> Option<Executable> {
+fn compile_to_machine_code(verified: &Verified<'_>) -> Option<Executable> {
     let count = verified.program().len();
     let mut buffer = vec![0; count * INSN_CODE_BYTES_MAX];
     let mut places = vec![0; count + 1];
-    let size = emit(verified, &mut buffer, &mut places).ok()?.size_bytes;
+    let size = emit_program(verified, &mut buffer, &mut places).ok()?.size_bytes;
     Some(Executable::new(&buffer[..size]))
 }

@@ -5,7 +5,7 @@ use trackway_filter::compile::{CompiledFor, compile, compile_for};
 use trackway_filter::explain;
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::parse::split_pattern;
-use trackway_filter::types::check;
+use trackway_filter::types::check_text;
 use trackway_jit::Kind;
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::VERSION_OF_MEANINGS;
@@ -14,7 +14,7 @@ use trackway_schema::Scalar;
 use super::event::Event;
 
 /// An event whose fields have some value or other.
-fn declared(name: &str, fields: &[(&str, &str)]) -> Event {
+fn declare_event(name: &str, fields: &[(&str, &str)]) -> Event {
     let mut event = Event::default();
     event.layout.event = name.into();
     for (field, value) in fields {
@@ -23,8 +23,8 @@ fn declared(name: &str, fields: &[(&str, &str)]) -> Event {
     event
 }
 
-fn rendered(text: &str) -> String {
-    let event = declared(
+fn render_error(text: &str) -> String {
+    let event = declare_event(
         "myapp:read",
         &[
             ("length u32", "1"),
@@ -87,7 +87,7 @@ fn errors_point_at_what_they_mean() {
              a shift is by 0 to 63 bits",
         ),
     ] {
-        assert_eq!(rendered(text), expected, "{text}");
+        assert_eq!(render_error(text), expected, "{text}");
     }
 }
 
@@ -124,7 +124,7 @@ fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
     ] {
         let (pattern, expression) = split_pattern(text);
         assert_eq!((pattern, expression), (None, text));
-        let error = check(expression, &Layout::default()).expect_err(text);
+        let error = check_text(expression, &Layout::default()).expect_err(text);
         assert_eq!(&text[error.span.from..error.span.to], marked, "{text}");
         let rendered = error.render(text);
         assert!(rendered.contains(hint), "{rendered}");
@@ -135,12 +135,12 @@ fn what_is_no_pattern_is_part_of_an_expression_that_makes_no_sense() {
 #[test]
 fn a_pattern_is_not_asked_for_where_it_does_not_belong() {
     let text = "myapp:request: status > 3";
-    let error = check(text, &Layout::default()).expect_err(text).render(text);
+    let error = check_text(text, &Layout::default()).expect_err(text).render(text);
     assert!(error.contains("only the expression belongs, 'status > 3'"), "{error}");
     assert!(!error.contains("missing"), "{error}");
 }
 
-fn for_all(text: &str, events: &[Event]) -> CompiledFor {
+fn compile_for_all(text: &str, events: &[Event]) -> CompiledFor {
     let layouts: Vec<_> = events.iter().map(|event| event.layout.clone()).collect();
     compile_for(text, &layouts).unwrap_or_else(|error| panic!("{}", error.render(text)))
 }
@@ -148,13 +148,13 @@ fn for_all(text: &str, events: &[Event]) -> CompiledFor {
 #[test]
 fn each_combination_of_kinds_has_an_alternative() {
     let events = [
-        declared("app:a", &[("x i32", "1"), ("other string", "\"\"")]),
-        declared("app:b", &[("x u8", "1")]),
-        declared("app:c", &[("y u8", "1")]),
-        declared("app:d", &[("more i8", "1"), ("x i64", "1")]),
-        declared("app:e", &[("x string", "\"\"")]),
+        declare_event("app:a", &[("x i32", "1"), ("other string", "\"\"")]),
+        declare_event("app:b", &[("x u8", "1")]),
+        declare_event("app:c", &[("y u8", "1")]),
+        declare_event("app:d", &[("more i8", "1"), ("x i64", "1")]),
+        declare_event("app:e", &[("x string", "\"\"")]),
     ];
-    let compiled = for_all("x > 3", &events);
+    let compiled = compile_for_all("x > 3", &events);
     assert_eq!(compiled.alternatives, [Some(0), Some(1), None, Some(0), None]);
     let kinds: Vec<_> =
         compiled.object.alternatives.iter().map(|alternative| alternative.needs[0].kind).collect();
@@ -166,11 +166,12 @@ fn each_combination_of_kinds_has_an_alternative() {
 
 #[test]
 fn one_alternative_serves_all_widths() {
-    let events = [declared("app:a", &[("x u8", "1")]), declared("app:b", &[("x u64", "1")])];
-    let together = for_all("x + 5 > 7", &events);
+    let events =
+        [declare_event("app:a", &[("x u8", "1")]), declare_event("app:b", &[("x u64", "1")])];
+    let together = compile_for_all("x + 5 > 7", &events);
     assert_eq!(together.alternatives, [Some(0), Some(0)]);
     // As for the widest of them.
-    let alone = for_all("x + 5 > 7", &events[1..]);
+    let alone = compile_for_all("x + 5 > 7", &events[1..]);
     assert_eq!(together.object, alone.object);
     assert!(together.meanings.is_empty());
 }
@@ -180,10 +181,10 @@ fn widths_that_make_a_difference_have_alternatives_of_their_own() {
     let fields = |x: &str, y: &str| [(format!("x {x}"), "1"), (format!("y {y}"), "1")];
     let events = [("u8", "u8"), ("u64", "u16"), ("u32", "u64"), ("u64", "u64")].map(|(x, y)| {
         let fields = fields(x, y);
-        declared("app:a", &fields.each_ref().map(|(field, value)| (field.as_str(), *value)))
+        declare_event("app:a", &fields.each_ref().map(|(field, value)| (field.as_str(), *value)))
     });
     // That of y makes none.
-    let together = for_all("x - 5 > 0 && y < 7", &events);
+    let together = compile_for_all("x - 5 > 0 && y < 7", &events);
     assert_eq!(together.alternatives, [0, 1, 0, 1].map(Some));
     assert!(together.needs_meanings);
     let meanings = Meanings::decode(&together.meanings).expect("meanings");
@@ -197,13 +198,13 @@ fn widths_that_make_a_difference_have_alternatives_of_their_own() {
 
 #[test]
 fn what_means_something_else_has_an_alternative_of_its_own() {
-    let labels = |labels: &str| declared("app:l", &[(&format!("s enum u8 {labels}"), "0")]);
+    let labels = |labels: &str| declare_event("app:l", &[(&format!("s enum u8 {labels}"), "0")]);
     for (events, text) in [
         ([labels("OK=0 BAD=1"), labels("OK=1 BAD=0")], "s == \"OK\""),
         (
             [
-                declared("app:a", &[("xs sequence u8", "1")]),
-                declared("app:b", &[("xs sequence u32", "1")]),
+                declare_event("app:a", &[("xs sequence u8", "1")]),
+                declare_event("app:b", &[("xs sequence u32", "1")]),
             ],
             "any(xs > 3)",
         ),
@@ -217,15 +218,16 @@ fn what_means_something_else_has_an_alternative_of_its_own() {
         assert_eq!(bytes[3], VERSION_OF_MEANINGS, "{text}");
         assert!(Meanings::decode(&compiled.meanings).is_some(), "{text}");
     }
-    let sequences =
-        ["u8", "u32"].map(|of| declared("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
-    assert!(for_all("length(xs) > 3", &sequences).meanings.is_empty());
+    let sequences = ["u8", "u32"]
+        .map(|of| declare_event("app:s", &[(format!("xs sequence {of}").as_str(), "1")]));
+    assert!(compile_for_all("length(xs) > 3", &sequences).meanings.is_empty());
     // The same labels for other things that are not asked for do no harm.
-    let number = for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
+    let number = compile_for_all("s > 0", &[labels("OK=0 BAD=1"), labels("OK=1 BAD=0")]);
     assert_eq!(number.alternatives, [Some(0), Some(0)]);
     assert!(!number.needs_meanings);
     // Nor do labels that are not asked for, of one that another is asked for of.
-    let more = for_all("s == \"BAD\"", &[labels("OK=0 BAD=1"), labels("OK=0 BAD=1 LATE=2")]);
+    let more =
+        compile_for_all("s == \"BAD\"", &[labels("OK=0 BAD=1"), labels("OK=0 BAD=1 LATE=2")]);
     assert_eq!(more.alternatives, [Some(0), Some(0)]);
     assert!(!more.needs_meanings && more.encode().expect("an object")[3] == 1);
 }
@@ -233,10 +235,10 @@ fn what_means_something_else_has_an_alternative_of_its_own() {
 #[test]
 fn arrays_that_are_long_enough_come_first() {
     let events = [
-        declared("app:a", &[("xs array 2 u8", "1 2")]),
-        declared("app:b", &[("xs array 9 u8", "1")]),
+        declare_event("app:a", &[("xs array 2 u8", "1 2")]),
+        declare_event("app:b", &[("xs array 9 u8", "1")]),
     ];
-    let compiled = for_all("xs[5] == 1", &events);
+    let compiled = compile_for_all("xs[5] == 1", &events);
     // Both have the array; only the longer one has the element.
     assert_eq!(compiled.alternatives, [Some(1), Some(0)]);
     assert_eq!(compiled.object.alternatives[0].needs[0].path, "xs[5]");
@@ -245,7 +247,8 @@ fn arrays_that_are_long_enough_come_first() {
 
 #[test]
 fn an_error_of_all_events_is_an_error() {
-    let events = [declared("app:a", &[("x u8", "1")]), declared("app:b", &[("length u8", "1")])];
+    let events =
+        [declare_event("app:a", &[("x u8", "1")]), declare_event("app:b", &[("length u8", "1")])];
     let layouts = events.map(|event| event.layout);
     let message = |text: &str| compile_for(text, &layouts).expect_err(text).message;
     assert_eq!(message("lenght > 1"), "unknown field 'lenght' of app:b; did you mean 'length'?");
@@ -261,7 +264,7 @@ fn an_error_of_all_events_is_an_error() {
 
 #[test]
 fn needs_are_what_is_named_in_the_order_of_naming() {
-    let event = declared(
+    let event = declare_event(
         "app:a",
         &[("a u8", "1"), ("b u8", "1"), ("c string", "\"\""), ("d u8", "1"), ("p.q f64", "1")],
     );
@@ -275,14 +278,14 @@ fn needs_are_what_is_named_in_the_order_of_naming() {
 
 #[test]
 fn trees_and_listings_are_for_reading() {
-    let event = declared("app:a", &[("size u32", "1"), ("name string", "\"\"")]);
+    let event = declare_event("app:a", &[("size u32", "1"), ("name string", "\"\"")]);
     let compiled = compile("size in (5..9) && name == \"a*\"", &event.layout).expect("a filter");
     assert_eq!(
-        explain::tree(&compiled.filter),
+        explain::format_tree(&compiled.filter),
         "&&: signed\n  in (5..9): signed\n    size: signed\n  like \"a*\": signed\n    \
          name: string\n"
     );
-    let listing = explain::listing(&compiled.alternative);
+    let listing = explain::format_listing(&compiled.alternative);
     assert_eq!(
         listing,
         "   0  79 12 00 00 00 00 00 00  r2 = *(u64 *)(r1 +0)              size\n   \
@@ -323,7 +326,7 @@ fn traces_have_more_types_than_programs() {
     let paths: Vec<_> = needs.iter().map(|need| &need.path[..]).collect();
     assert_eq!(paths, ["points[1].x", "matrix[2][1]", "narrow"]);
     // The evaluator can go through elements that bytecode cannot read.
-    assert!(check("any(many > 3)", &layout).is_ok());
+    assert!(check_text("any(many > 3)", &layout).is_ok());
     for (text, message) in [
         ("any(many > 3)", "elements of 'many' have a width that only a trace's reader knows"),
         ("any(points == 3)", "points has elements that are structures"),

@@ -6,10 +6,10 @@ use trackway_filter::compile::compile;
 use trackway_filter::evaluate::{State, evaluate};
 use trackway_jit::insn::{Insn, alu, class, jump, source};
 
-use super::event::{Event, Now, Script};
+use super::event::{Event, Script, ValuesAtTime};
 use super::frame::Frame;
 use super::machine::Machine;
-use super::runner::{Runner, inspect};
+use super::runner::{Runner, check_program};
 
 /// Repetitions of a random event.
 const TIMES: usize = 3;
@@ -75,7 +75,7 @@ const FIELDS: [(&str, &str); 11] = [
 ];
 
 /// An event with all fields that random expressions name.
-fn event(dice: &mut Dice<'_>) -> Event {
+fn random_event(dice: &mut Dice<'_>) -> Event {
     let mut event = Event::default();
     event.layout.event = "app:random".into();
     let values = |dice: &mut Dice<'_>, one: &mut dyn FnMut(&mut Dice<'_>) -> String| {
@@ -83,7 +83,7 @@ fn event(dice: &mut Dice<'_>) -> Event {
         all.join(" | ")
     };
     for (name, of) in FIELDS {
-        let text = values(dice, &mut |dice| integer(dice, of));
+        let text = values(dice, &mut |dice| random_integer(dice, of));
         event.add("field", &format!("{name} {of} = {text}"));
     }
     for (name, of) in [("f", "f64"), ("h", "f32")] {
@@ -107,20 +107,20 @@ fn event(dice: &mut Dice<'_>) -> Event {
             let elements: Vec<String> = (0..count)
                 .map(|_| match element {
                     "f64" => dice.one_of(&FLOATS).into(),
-                    of => integer(dice, of),
+                    of => random_integer(dice, of),
                 })
                 .collect();
             elements.join(" ")
         });
         event.add("field", &format!("{name} {of} = {text}"));
     }
-    let text = values(dice, &mut |dice| [0; 3].map(|_| integer(dice, "i16")).join(" "));
+    let text = values(dice, &mut |dice| [0; 3].map(|_| random_integer(dice, "i16")).join(" "));
     event.add("field", &format!("arr array 3 i16 = {text}"));
     event
 }
 
 /// An integer that a type holds.
-fn integer(dice: &mut Dice<'_>, of: &str) -> String {
+fn random_integer(dice: &mut Dice<'_>, of: &str) -> String {
     let value: i128 = dice.one_of(&INTEGERS).parse().expect("an integer");
     let bits = value as u64;
     match of.split(' ').next().unwrap_or_default() {
@@ -319,20 +319,20 @@ impl Writer<'_, '_> {
 
 /// Compares the answers that tree and bytecode give, after `spoil` has done something to the
 /// bytecode. `None` if the text was no expression; else what differs, if anything does.
-fn compare(
+fn compare_answers(
     values: &[u32],
     expression: &[u32],
     depth: usize,
     spoil: impl Fn(&mut [Insn]),
 ) -> Option<Result<(), String>> {
-    let event = event(&mut Dice { numbers: values, at: 0 });
+    let event = random_event(&mut Dice { numbers: values, at: 0 });
     let mut dice = Dice { numbers: expression, at: 0 };
     let text = Writer { dice: &mut dice, item: None }.truth(depth);
     let compiled = compile(&text, &event.layout).ok()?;
     let mut alternative = compiled.alternative;
     let whole = alternative.programs[0].clone();
     spoil(&mut alternative.programs[0]);
-    inspect(&alternative.programs[0]);
+    check_program(&alternative.programs[0]);
     let mut states = [State::new(&compiled.filter), State::new(&compiled.filter)];
     let script =
         Script { times: vec![0, 5, 10], randoms: vec![0, u64::MAX, 7], ..Script::default() };
@@ -343,7 +343,7 @@ fn compare(
     for time in 0..TIMES {
         runtimes[0].now = time;
         runtimes[1].now = time;
-        let now = Now::new(&compiled.filter.needs, &event, time);
+        let now = ValuesAtTime::new(&compiled.filter.needs, &event, time);
         let expected = evaluate(&compiled.filter, &now, &mut states[0], &mut runtimes[0]);
         let frame = Frame::of(&alternative, |path| event.find(path, time)).expect("a frame");
         let (state, runtime) = (&mut states[1], &mut runtimes[1]);
@@ -375,7 +375,7 @@ proptest! {
         expression in prop::collection::vec(any::<u32>(), 0..300),
         depth in 0..6_usize,
     ) {
-        let compared = compare(&values, &expression, depth, |_| {});
+        let compared = compare_answers(&values, &expression, depth, |_| {});
         prop_assert_eq!(compared.unwrap_or(Ok(())), Ok(()));
     }
 }
@@ -383,8 +383,13 @@ proptest! {
 /// Checks that a filter that lets one event pass, relaxed, lets all pass that differ from it in
 /// unknown values, and reads nothing else. Returns `None` if there is nothing to compare; else
 /// whether the relaxed one ever says no, and the error.
-fn relax(values: [&[u32]; 2], expression: &[u32], depth: usize) -> Option<Result<bool, String>> {
-    let [event, mut other] = values.map(|values| event(&mut Dice { numbers: values, at: 0 }));
+fn check_relaxed(
+    values: [&[u32]; 2],
+    expression: &[u32],
+    depth: usize,
+) -> Option<Result<bool, String>> {
+    let [event, mut other] =
+        values.map(|values| random_event(&mut Dice { numbers: values, at: 0 }));
     let mut dice = Dice { numbers: expression, at: 0 };
     let text = Writer { dice: &mut dice, item: None }.truth(depth);
     let compiled = compile(&text, &event.layout).ok()?;
@@ -405,9 +410,9 @@ fn relax(values: [&[u32]; 2], expression: &[u32], depth: usize) -> Option<Result
     let mut runtimes = [script.clone(), script];
     for time in 0..TIMES {
         runtimes[0].now = time;
-        let now = Now::new(&compiled.filter.needs, &event, time);
+        let now = ValuesAtTime::new(&compiled.filter.needs, &event, time);
         let passes = evaluate(&compiled.filter, &now, &mut state, &mut runtimes[0]);
-        let now = Now::new(&relaxed.filter.needs, &other, time);
+        let now = ValuesAtTime::new(&relaxed.filter.needs, &other, time);
         let may_pass = evaluate(&relaxed.filter, &now, &mut State::default(), &mut runtimes[1]);
         says_no |= !may_pass;
         if passes && !may_pass || runtimes[1].requests != 0 {
@@ -432,7 +437,7 @@ fn who_does_not_know_all_says_no_only_where_who_does_would() {
         };
         (0..300).map(next).collect()
     };
-    let relaxed = |case: usize| relax([&numbers(), &numbers()], &numbers(), case % 6);
+    let relaxed = |case: usize| check_relaxed([&numbers(), &numbers()], &numbers(), case % 6);
     let all: Vec<bool> = (0..6000_usize)
         .filter_map(relaxed)
         .map(|result| result.unwrap_or_else(|why| panic!("{why}")))
@@ -453,8 +458,9 @@ fn compare_many(spoil: impl Fn(&mut [Insn])) -> (usize, usize) {
         };
         (0..300).map(next).collect()
     };
-    let compared: Vec<_> =
-        (0..400).filter_map(|case| compare(&numbers(), &numbers(), case % 5, &spoil)).collect();
+    let compared: Vec<_> = (0..400)
+        .filter_map(|case| compare_answers(&numbers(), &numbers(), case % 5, &spoil))
+        .collect();
     (compared.len(), compared.iter().filter(|result| result.is_err()).count())
 }
 

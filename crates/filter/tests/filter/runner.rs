@@ -37,6 +37,7 @@ impl Runner<'_> {
         self.function(0, Content::Nothing) != 0
     }
 
+    // Longer than 70 lines: an arm for each kind of instruction.
     fn function(&mut self, start: usize, item: Content) -> u64 {
         let program = self.alternative.programs[0].clone();
         let mut registers = [Content::Nothing; 11];
@@ -97,10 +98,14 @@ impl Runner<'_> {
                 (class::JMP, op) => {
                     assert!(insn.offset >= 0, "jumps go forward");
                     let is_taken = op & 0xf0 == jump::JA
-                        || is_so(op, number_of(registers[dst]), operand(insn, &registers));
+                        || is_jump_taken(
+                            op,
+                            number_of(registers[dst]),
+                            source_operand(insn, &registers),
+                        );
                     at += if is_taken { insn.offset as usize } else { 0 };
                 }
-                (class::ALU64, op) => registers[dst] = arithmetic(insn, op, &registers),
+                (class::ALU64, op) => registers[dst] = compute_alu(insn, op, &registers),
                 (_, op) => panic!("no instruction of filters: {op:#x}"),
             }
         }
@@ -136,10 +141,10 @@ impl Runner<'_> {
         assert_eq!(registers[1], Content::Frame, "{} gets the frame", helper.name());
         let argument = |index: usize| number_of(registers[index + 1]);
         let string = |index: usize| self.bytes(argument(index), 1);
-        let float = |operator| number::floats(operator, argument(1), argument(2));
+        let float = |operator| number::float_arithmetic(operator, argument(1), argument(2));
         match helper {
             Helper::StringCompare => string(1).cmp(string(2)) as i64 as u64,
-            Helper::StringMatches => matches(string(2), string(1)).into(),
+            Helper::StringMatches => matches_glob(string(2), string(1)).into(),
             Helper::StringStartsWith => string(1).starts_with(string(2)).into(),
             Helper::StringEndsWith => string(1).ends_with(string(2)).into(),
             Helper::StringContains => {
@@ -147,10 +152,10 @@ impl Runner<'_> {
                 (0..=whole.len()).any(|at| whole[at..].starts_with(part)).into()
             }
             Helper::StringHash => string_hash(string(1)),
-            Helper::StringEdges8 => edges(string(1), 8, argument(2), argument(3)),
-            Helper::StringEdges4 => edges(string(1), 4, argument(2), argument(3)),
-            Helper::StringEdges2 => edges(string(1), 2, argument(2), argument(3)),
-            Helper::StringEdges1 => edges(string(1), 1, argument(2), argument(3)),
+            Helper::StringEdges8 => compare_edges(string(1), 8, argument(2), argument(3)),
+            Helper::StringEdges4 => compare_edges(string(1), 4, argument(2), argument(3)),
+            Helper::StringEdges2 => compare_edges(string(1), 2, argument(2), argument(3)),
+            Helper::StringEdges1 => compare_edges(string(1), 1, argument(2), argument(3)),
             Helper::Element => self.element(argument(1), argument(2), argument(3)).unwrap_or(0),
             Helper::Any => {
                 let Content::Function(start) = registers[4] else { panic!("no function") };
@@ -180,7 +185,7 @@ impl Runner<'_> {
             }
             Helper::FloatCompare => {
                 let [a, b] = [(argument(1), Type::Float), (argument(2), Type::Float)];
-                number::compare(a, b).map_or(2, |ordering| ordering as i64 as u64)
+                number::compare_numbers(a, b).map_or(2, |ordering| ordering as i64 as u64)
             }
             Helper::FloatAdd => float(Binary::Add),
             Helper::FloatSubtract => float(Binary::Subtract),
@@ -204,19 +209,19 @@ impl Runner<'_> {
                 let offset = argument(1) as u32 as usize;
                 let bytes = self.frame.bytes().get(offset..offset + usize::from(count));
                 let last = if helper.arguments() > 3 { argument(3) } else { 0 };
-                bytes.map_or(1, |bytes| differ(bytes, argument(2), last).into())
+                bytes.map_or(1, |bytes| bytes_differ(bytes, argument(2), last).into())
             }
         }
     }
 }
 
 /// A glob, matched in the simplest way.
-fn matches(pattern: &[u8], string: &[u8]) -> bool {
+fn matches_glob(pattern: &[u8], string: &[u8]) -> bool {
     match pattern {
         [] => string.is_empty(),
-        [b'*', rest @ ..] => (0..=string.len()).any(|at| matches(rest, &string[at..])),
+        [b'*', rest @ ..] => (0..=string.len()).any(|at| matches_glob(rest, &string[at..])),
         [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
-            string.first() == Some(byte) && matches(rest, &string[1..])
+            string.first() == Some(byte) && matches_glob(rest, &string[1..])
         }
     }
 }
@@ -233,7 +238,7 @@ fn number_of(held: Content) -> u64 {
     }
 }
 
-fn operand(insn: Insn, registers: &[Content; 11]) -> u64 {
+fn source_operand(insn: Insn, registers: &[Content; 11]) -> u64 {
     if insn.op & source::X != 0 {
         assert_eq!(insn.immediate, 0);
         number_of(registers[usize::from(insn.src)])
@@ -243,7 +248,7 @@ fn operand(insn: Insn, registers: &[Content; 11]) -> u64 {
     }
 }
 
-fn is_so(op: u8, a: u64, b: u64) -> bool {
+fn is_jump_taken(op: u8, a: u64, b: u64) -> bool {
     let (x, y) = (a as i64, b as i64);
     match op & 0xf0 {
         jump::JEQ => a == b,
@@ -261,19 +266,19 @@ fn is_so(op: u8, a: u64, b: u64) -> bool {
     }
 }
 
-fn arithmetic(insn: Insn, op: u8, registers: &[Content; 11]) -> Content {
+fn compute_alu(insn: Insn, op: u8, registers: &[Content; 11]) -> Content {
     let held = registers[usize::from(insn.dst)];
     if op & 0xf0 == alu::MOV {
         let is_register = op & source::X != 0;
         let moved = registers[usize::from(insn.src)];
         assert!(!is_register || moved != Content::Nothing, "what is moved was not written");
-        return if is_register { moved } else { Content::Number(operand(insn, registers)) };
+        return if is_register { moved } else { Content::Number(source_operand(insn, registers)) };
     }
     let a = number_of(held);
     if op & 0xf0 == alu::NEG {
         return Content::Number(a.wrapping_neg());
     }
-    let b = operand(insn, registers);
+    let b = source_operand(insn, registers);
     let is_signed = insn.offset == 1;
     let (x, y) = (a as i64, b as i64);
     let is_division = matches!(op & 0xf0, alu::DIV | alu::MOD);
@@ -301,7 +306,7 @@ fn arithmetic(insn: Insn, op: u8, registers: &[Content; 11]) -> Content {
 
 /// Checks what a reader sees without running it: jumps go forward to instructions, shifts by
 /// constants are by less than 64, ends are ends.
-pub(crate) fn inspect(program: &[Insn]) {
+pub(crate) fn check_program(program: &[Insn]) {
     let mut is_start = vec![true; program.len()];
     let mut at = 0;
     while at < program.len() {
@@ -324,13 +329,13 @@ pub(crate) fn inspect(program: &[Insn]) {
         }
     }
     assert_eq!(program.last().map(|insn| insn.op), Some(EXIT));
-    let reached = reached(program);
+    let reached = find_reachable(program);
     let all = (0..program.len()).all(|at| reached[at] || !is_start[at]);
     assert!(all, "the kernel refuses what is never reached");
 }
 
 /// Returns the instructions that can be reached.
-fn reached(program: &[Insn]) -> Vec<bool> {
+fn find_reachable(program: &[Insn]) -> Vec<bool> {
     let mut reached = vec![false; program.len()];
     reached[0] = true;
     // Jumps and functions' addresses lead forward, so one pass sees all.
@@ -359,7 +364,7 @@ fn reached(program: &[Insn]) -> Vec<bool> {
 }
 
 /// Returns the answer of `string_edges` for a field: byte by byte.
-fn edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
+fn compare_edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
     let is_at = |start: usize, number: u64| {
         (0..size).all(|at| u64::from(string[start + at]) == number >> (8 * at) & 0xff)
     };
@@ -367,7 +372,7 @@ fn edges(string: &[u8], size: usize, first: u64, last: u64) -> u64 {
 }
 
 /// Returns true if bytes are not those of two numbers: each of them, of the number that has it.
-fn differ(bytes: &[u8], first: u64, last: u64) -> bool {
+fn bytes_differ(bytes: &[u8], first: u64, last: u64) -> bool {
     let (begin, end) = Helper::number_bytes(bytes.len() as u8);
     let behind = bytes.len() - usize::from(end);
     bytes.iter().enumerate().any(|(at, &byte)| {

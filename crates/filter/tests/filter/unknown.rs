@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use trackway_filter::compile::{CompiledFor, compile_for_any};
 use trackway_filter::evaluate::{State, evaluate};
 use trackway_filter::layout::Layout;
-use trackway_filter::types::check;
+use trackway_filter::types::check_text;
 use trackway_jit::frame::{Cell, Environment, Frame};
-use trackway_jit::framer::{Contexts, Framer, Mismatch, Wanted};
+use trackway_jit::framer::{Contexts, Framer, Mismatch, WantedValue};
 use trackway_jit::interpret;
 use trackway_jit::meaning::Meanings;
 use trackway_jit::object::Object;
@@ -20,7 +20,7 @@ use trackway_schema::context;
 use trackway_schema::{Encoder, EventDescription, FieldViews, Scalar, Shape};
 use trackway_testkit::random::Random;
 
-use super::event::{Datum, Event, Now, Script};
+use super::event::{Datum, Event, Script, ValuesAtTime};
 
 /// Expressions, each with events of its own.
 const CASES: u64 = 400;
@@ -119,13 +119,13 @@ struct Field {
 }
 
 /// An event, with its description as a program gives it.
-struct Described {
+struct DescribedEvent {
     fields: Vec<Field>,
     bytes: Vec<u8>,
     layout: Layout,
 }
 
-impl Described {
+impl DescribedEvent {
     fn random(random: &mut Random) -> Self {
         let mut fields = Vec::new();
         let names = ["a", "b", "c", "d", "e", "s", "t", "y", "z"];
@@ -152,7 +152,7 @@ impl Described {
         // Where things lie is another matter each time, too.
         let turn = random.next_below(fields.len() as u64) as usize;
         fields.rotate_left(turn);
-        let bytes = encoded(&fields, random.next_below(2) as i64);
+        let bytes = encode_description(&fields, random.next_below(2) as i64);
         let description = EventDescription::decode(&bytes).expect("a description");
         Self { fields, layout: Layout::of_event(&description), bytes }
     }
@@ -169,10 +169,12 @@ impl Described {
                     if !is_array {
                         payload.extend((count as u32).to_le_bytes());
                     }
-                    let mut element = || number(random, scalar, &mut payload);
+                    let mut element = || push_random_number(random, scalar, &mut payload);
                     Datum::Sequence((0..count).map(|_| element()).collect(), scalar)
                 }
-                (_, Some(scalar)) => Datum::Number(number(random, scalar, &mut payload)),
+                (_, Some(scalar)) => {
+                    Datum::Number(push_random_number(random, scalar, &mut payload))
+                }
                 (shape, None) => {
                     let string = random.pick(&STRINGS).as_bytes();
                     if shape == Shape::Text {
@@ -192,23 +194,23 @@ impl Described {
 }
 
 /// A description; labels are of these numbers, counted from `first`.
-fn encoded(fields: &[Field], first: i64) -> Vec<u8> {
+fn encode_description(fields: &[Field], first: i64) -> Vec<u8> {
     let mut buffer = [0; 1024];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"new", 6).expect("room");
     let labels = [b"OK", b"NO", b"BA"];
     for Field { name, shape, scalar, length } in fields {
         let count = if *shape == Shape::Enumeration { labels.len() } else { 0 };
-        encoder.field(name.as_bytes(), *shape, *scalar, *length, count).expect("room");
+        encoder.add_field(name.as_bytes(), *shape, *scalar, *length, count).expect("room");
         for (label, value) in labels[..count].iter().zip(first..) {
             let name: &[u8] = if *label == b"BA" { b"BAD" } else { *label };
-            encoder.label(name, value, value).expect("room");
+            encoder.add_label(name, value, value).expect("room");
         }
     }
     encoder.finish().to_vec()
 }
 
 /// A number as a slot has it; its bytes are put behind the payload.
-fn number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
+fn push_random_number(random: &mut Random, scalar: Scalar, payload: &mut Vec<u8>) -> u64 {
     let bits = match scalar {
         Scalar::F64 => random.pick(&FLOATS).to_bits(),
         Scalar::Bool => random.next_below(2),
@@ -249,7 +251,7 @@ impl Published {
         Self { object, meanings: compiled.meanings.clone(), cells }
     }
 
-    fn judge(&self, event: &Described, framer: &mut Framer) -> Outcome {
+    fn judge(&self, event: &DescribedEvent, framer: &mut Framer) -> Outcome {
         let object = Object::decode(&self.object).expect("an object");
         let meanings = match &self.meanings[..] {
             [] => Meanings::default(),
@@ -260,8 +262,8 @@ impl Published {
         for (number, alternative) in object.alternatives().enumerate() {
             let wanted = alternative
                 .needs()
-                .map(|need| Wanted { path: need.path.as_bytes(), kind: need.kind });
-            match framer.make(&fields, wanted) {
+                .map(|need| WantedValue { path: need.path.as_bytes(), kind: need.kind });
+            match framer.build_in_place(&fields, wanted) {
                 Err(unfit) => lacks &= matches!(unfit, Mismatch::Lacks(_)),
                 Ok(()) if !meanings.are_of(&fields, number, &alternative) => lacks = false,
                 Ok(()) => return Outcome::Judges(number),
@@ -277,7 +279,12 @@ impl Published {
         let mut states = vec![Verified::FREE; program.len() + 1];
         let verified = verify(program, Rules::new(alternative.needs_count()), &mut states);
         let verified = verified.expect("a filter");
-        let environment = Environment::new(alternative.constants(), &self.cells, never, never);
+        let environment = Environment::new(
+            alternative.constants(),
+            &self.cells,
+            unused_callback,
+            unused_callback,
+        );
         let mut frame = Frame::new(&environment, payload);
         let contexts =
             Contexts::NONE.with(context::VPID, VPID.into()).with(context::VTID, VPID.into());
@@ -286,7 +293,7 @@ impl Published {
     }
 }
 
-extern "C" fn never() -> u64 {
+extern "C" fn unused_callback() -> u64 {
     0
 }
 
@@ -296,15 +303,15 @@ extern "C" fn never() -> u64 {
 /// # Errors
 ///
 /// How it does not.
-fn judge(
+fn check_decision(
     text: &str,
     published: &Published,
-    event: &Described,
+    event: &DescribedEvent,
     random: &mut Random,
 ) -> Result<Outcome, String> {
     let mut framer = Framer::EMPTY;
     let outcome = published.judge(event, &mut framer);
-    let known = check(text, &event.layout);
+    let known = check_text(text, &event.layout);
     match (outcome, &known) {
         (Outcome::Counts, _) => {}
         (Outcome::Drops, Err(_)) => {}
@@ -312,7 +319,7 @@ fn judge(
             let mut state = State::new(filter);
             for _ in 0..TIMES {
                 let (values, payload) = event.happens(random);
-                let now = Now::new(&filter.needs, &values, 0);
+                let now = ValuesAtTime::new(&filter.needs, &values, 0);
                 let expected = evaluate(filter, &now, &mut state, &mut Script::default());
                 let answer = published.answer(alternative, &framer, &payload);
                 if answer != expected {
@@ -343,13 +350,14 @@ fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
         let mut random = Random::new(seed);
         let depth = random.next_below(4);
         let text = Writer { random: &mut random }.truth(depth);
-        let events: Vec<Described> = (0..3).map(|_| Described::random(&mut random)).collect();
+        let events: Vec<DescribedEvent> =
+            (0..3).map(|_| DescribedEvent::random(&mut random)).collect();
         let layouts: Vec<Layout> = events.iter().map(|event| event.layout.clone()).collect();
         for known in 0..=events.len() {
             let mut compiled = match compile_for_any(&text, &layouts[..known], GENERIC_BYTES) {
                 Ok(compiled) => compiled,
                 Err(error) => {
-                    if layouts.iter().any(|layout| check(&text, layout).is_ok()) {
+                    if layouts.iter().any(|layout| check_text(&text, layout).is_ok()) {
                         counts.wrong.push(format!("{text}: {}", error.message));
                     }
                     continue;
@@ -359,8 +367,8 @@ fn run(cases: u64, spoil: &dyn Fn(&mut CompiledFor)) -> Counts {
             let published = Published::new(&compiled);
             for (number, event) in events.iter().enumerate() {
                 published.cells.iter().for_each(|cell| cell.store(0, Relaxed));
-                let makes_sense = check(&text, &event.layout).is_ok();
-                match judge(&text, &published, event, &mut random) {
+                let makes_sense = check_text(&text, &event.layout).is_ok();
+                match check_decision(&text, &published, event, &mut random) {
                     Err(what) => counts.wrong.push(format!("{text}: ({known}/{number}) {what}")),
                     Ok(Outcome::Counts) if makes_sense && number < known => {
                         counts.wrong.push(format!("{text}: ({known}/{number}) is counted"));

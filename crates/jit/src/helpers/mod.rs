@@ -11,7 +11,7 @@ mod sequence;
 mod state;
 mod text;
 
-pub(crate) use address::address;
+pub(crate) use address::helper_address;
 
 use core::cmp::Ordering;
 
@@ -24,12 +24,12 @@ impl Frame<'_> {
     pub(crate) fn help(&self, helper: Helper, a: u64, b: u64, c: u64) -> u64 {
         let float = f64::from_bits;
         match helper {
-            Helper::StringCompare => text::compare(self.string(a), self.string(b)),
-            Helper::StringMatches => text::matches(self.string(a), self.string(b)).into(),
+            Helper::StringCompare => text::compare_bytes(self.string(a), self.string(b)),
+            Helper::StringMatches => text::matches_pattern(self.string(a), self.string(b)).into(),
             Helper::StringStartsWith => self.string(a).starts_with(self.string(b)).into(),
             Helper::StringEndsWith => self.string(a).ends_with(self.string(b)).into(),
             Helper::StringContains => text::contains(self.string(a), self.string(b)).into(),
-            Helper::StringHash => text::hash(self.string(a)),
+            Helper::StringHash => text::hash_fnv1a(self.string(a)),
             Helper::Element => self.element(a, b, c),
             Helper::FloatCompare => match float(a).partial_cmp(&float(b)) {
                 Some(order) => order as i64 as u64,
@@ -43,11 +43,11 @@ impl Frame<'_> {
             Helper::FloatFromUnsigned => (a as f64).to_bits(),
             Helper::TimeNs => (self.environment.time_ns)(),
             Helper::Random => (self.environment.random)(),
-            Helper::Count => self.cell(a).map_or(0, state::count),
-            Helper::Changed => self.cell(a).map_or(0, |cell| state::changed(cell, b).into()),
-            Helper::Rate => self
-                .cell(a)
-                .map_or(0, |cell| state::rate(cell, b, c, (self.environment.time_ns)()).into()),
+            Helper::Count => self.cell(a).map_or(0, state::count_call),
+            Helper::Changed => self.cell(a).map_or(0, |cell| state::has_changed(cell, b).into()),
+            Helper::Rate => self.cell(a).map_or(0, |cell| {
+                state::passes_rate_limit(cell, b, c, (self.environment.time_ns)()).into()
+            }),
             Helper::StringEdges8 => self.edges::<8>(a, b, c).into(),
             Helper::StringEdges4 => self.edges::<4>(a, b, c).into(),
             Helper::StringEdges2 => self.edges::<2>(a, b, c).into(),
@@ -98,29 +98,41 @@ impl Frame<'_> {
         let end = start + u64::from(count);
         let Some(bytes) = self.bytes().get(start as usize..end as usize) else { return end };
         match Helper::number_bytes(count) {
-            (8, 8) => first_differ::<8>(bytes, first) | last_differ::<8>(bytes, last),
-            (8, 4) => first_differ::<8>(bytes, first) | last_differ::<4>(bytes, last),
-            (8, _) => first_differ::<8>(bytes, first),
-            (4, 4) => first_differ::<4>(bytes, first) | last_differ::<4>(bytes, last),
-            (4, _) => first_differ::<4>(bytes, first),
-            (2, 2) => first_differ::<2>(bytes, first) | last_differ::<2>(bytes, last),
-            (2, _) => first_differ::<2>(bytes, first),
-            _ => first_differ::<1>(bytes, first),
+            (8, 8) => {
+                differing_bits_of_first::<8>(bytes, first)
+                    | differing_bits_of_last::<8>(bytes, last)
+            }
+            (8, 4) => {
+                differing_bits_of_first::<8>(bytes, first)
+                    | differing_bits_of_last::<4>(bytes, last)
+            }
+            (8, _) => differing_bits_of_first::<8>(bytes, first),
+            (4, 4) => {
+                differing_bits_of_first::<4>(bytes, first)
+                    | differing_bits_of_last::<4>(bytes, last)
+            }
+            (4, _) => differing_bits_of_first::<4>(bytes, first),
+            (2, 2) => {
+                differing_bits_of_first::<2>(bytes, first)
+                    | differing_bits_of_last::<2>(bytes, last)
+            }
+            (2, _) => differing_bits_of_first::<2>(bytes, first),
+            _ => differing_bits_of_first::<1>(bytes, first),
         }
     }
 }
 
 /// In which bits the first `N` bytes differ from the lowest ones of a number.
-fn first_differ<const N: usize>(bytes: &[u8], number: u64) -> u64 {
-    differ::<N>(bytes.first_chunk(), number)
+fn differing_bits_of_first<const N: usize>(bytes: &[u8], number: u64) -> u64 {
+    differing_bits::<N>(bytes.first_chunk(), number)
 }
 
 /// The same of the last ones.
-fn last_differ<const N: usize>(bytes: &[u8], number: u64) -> u64 {
-    differ::<N>(bytes.last_chunk(), number)
+fn differing_bits_of_last<const N: usize>(bytes: &[u8], number: u64) -> u64 {
+    differing_bits::<N>(bytes.last_chunk(), number)
 }
 
-fn differ<const N: usize>(bytes: Option<&[u8; N]>, number: u64) -> u64 {
+fn differing_bits<const N: usize>(bytes: Option<&[u8; N]>, number: u64) -> u64 {
     let mut wide = [0; 8];
     if let (Some(bytes), Some(there)) = (bytes, wide.first_chunk_mut()) {
         *there = *bytes;

@@ -61,7 +61,7 @@ impl Scalar {
         // Records have the byte order of the machine, and this runs on little-endian ones.
         let bits = u64::from_le_bytes(bytes);
         match self {
-            Self::Signed(width) => crate::alu::extend(bits, width),
+            Self::Signed(width) => crate::alu::sign_extend(bits, width),
             Self::Unsigned(_) | Self::F64 => bits,
             Self::F32 => f64::from(f32::from_bits(bits as u32)).to_bits(),
             Self::Bool => u64::from(bits != 0),

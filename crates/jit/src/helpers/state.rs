@@ -11,7 +11,7 @@ use crate::frame::{Cell, Frame};
 const TRIES_MAX: usize = 64;
 /// Bits that `changed` inverts in the stored number, because 0 marks a cell without a number. The
 /// one number that is then stored as 0 should not occur in practice.
-const TURNED: u64 = 0x9e6c_63d0_876a_3f1b;
+const INVERTED_BITS: u64 = 0x9e6c_63d0_876a_3f1b;
 
 impl Frame<'_> {
     /// The cell with this number.
@@ -21,20 +21,20 @@ impl Frame<'_> {
 }
 
 /// Returns the number of earlier calls.
-pub(super) fn count(cell: &Cell) -> u64 {
+pub(super) fn count_call(cell: &Cell) -> u64 {
     cell.fetch_add(1, Relaxed)
 }
 
 /// Returns true if the number differs from the previous one, or there was none.
-pub(super) fn changed(cell: &Cell, number: u64) -> bool {
-    let kept = number ^ TURNED;
+pub(super) fn has_changed(cell: &Cell, number: u64) -> bool {
+    let kept = number ^ INVERTED_BITS;
     cell.swap(kept, Relaxed) != kept || kept == 0
 }
 
 /// Bits of a cell of `rate` that count; as many as that pass in an interval at most.
 const PASSED_BITS: u32 = 28;
 /// Intervals by which a clock may be late that was read before another one's.
-const LATE_MAX: u64 = 1 << 16;
+const LATE_INTERVALS_MAX: u64 = 1 << 16;
 
 /// Returns true, and counts the event, if fewer than `most` have passed in the running interval of
 /// `length_ns`. Intervals begin at multiples of their length.
@@ -42,7 +42,7 @@ const LATE_MAX: u64 = 1 << 16;
 /// ```text
 /// how many have passed (bits 0 to 27) | the interval's number, its lowest 36 bits
 /// ```
-pub(super) fn rate(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool {
+pub(super) fn passes_rate_limit(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool {
     const INTERVALS: u64 = u64::MAX >> PASSED_BITS;
     const PASSED: u64 = (1 << PASSED_BITS) - 1;
     let current = (now_ns / length_ns.max(1)) & INTERVALS;
@@ -51,7 +51,7 @@ pub(super) fn rate(cell: &Cell, most: u64, length_ns: u64, now_ns: u64) -> bool 
         let (interval, passed) = (kept >> PASSED_BITS, kept & PASSED);
         // A thread that read the clock before another one began an interval counts in that
         // interval.
-        let is_running = interval.wrapping_sub(current) & INTERVALS <= LATE_MAX;
+        let is_running = interval.wrapping_sub(current) & INTERVALS <= LATE_INTERVALS_MAX;
         let (interval, passed) = if is_running { (interval, passed) } else { (current, 0) };
         if passed >= most.min(PASSED) {
             return false;
@@ -77,31 +77,36 @@ mod tests {
     #[test]
     fn counts_from_zero() {
         let cell = Cell::new(0);
-        assert_eq!([count(&cell), count(&cell), count(&cell)], [0, 1, 2]);
+        assert_eq!([count_call(&cell), count_call(&cell), count_call(&cell)], [0, 1, 2]);
     }
 
     #[test]
     fn changes_are_seen_whatever_the_number() {
         for number in [0, 1, u64::MAX, i64::MIN as u64] {
             let cell = Cell::new(0);
-            assert!(changed(&cell, number), "there was none");
-            assert!(!changed(&cell, number));
-            assert!(changed(&cell, !number));
-            assert!(changed(&cell, number));
+            assert!(has_changed(&cell, number), "there was none");
+            assert!(!has_changed(&cell, number));
+            assert!(has_changed(&cell, !number));
+            assert!(has_changed(&cell, number));
         }
         // The one number that is taken for a change each time.
         let cell = Cell::new(0);
-        assert!(changed(&cell, TURNED) && changed(&cell, TURNED));
+        assert!(has_changed(&cell, INVERTED_BITS) && has_changed(&cell, INVERTED_BITS));
     }
 
     #[test]
     fn so_many_pass_in_each_interval() {
         let cell = Cell::new(0);
-        let passed = |from: u64| (from..from + 10).filter(|&now| rate(&cell, 3, 10, now)).count();
+        let passed = |from: u64| {
+            (from..from + 10).filter(|&now| passes_rate_limit(&cell, 3, 10, now)).count()
+        };
         assert_eq!([passed(0), passed(10), passed(20)], [3, 3, 3]);
-        assert!(!rate(&cell, 3, 10, 19), "a late one counts in the interval that is running");
-        assert!(!rate(&cell, 0, 10, 1000), "none may pass");
-        assert!(rate(&cell, 1, 0, 2000), "an interval of no length");
+        assert!(
+            !passes_rate_limit(&cell, 3, 10, 19),
+            "a late one counts in the interval that is running"
+        );
+        assert!(!passes_rate_limit(&cell, 0, 10, 1000), "none may pass");
+        assert!(passes_rate_limit(&cell, 1, 0, 2000), "an interval of no length");
     }
 
     #[test]
@@ -109,8 +114,8 @@ mod tests {
         let cell = Cell::new(0);
         let day_ns = 86_400_000_000_000;
         for day in 0..5 {
-            assert!(rate(&cell, 1, 1_000_000_000, day * day_ns));
-            assert!(!rate(&cell, 1, 1_000_000_000, day * day_ns));
+            assert!(passes_rate_limit(&cell, 1, 1_000_000_000, day * day_ns));
+            assert!(!passes_rate_limit(&cell, 1, 1_000_000_000, day * day_ns));
         }
     }
 
@@ -119,8 +124,8 @@ mod tests {
     fn threads_share_cells() {
         let (counted, rated) = (Cell::new(0), Cell::new(0));
         let passes = || {
-            count(&counted);
-            rate(&rated, 100, 10, 7)
+            count_call(&counted);
+            passes_rate_limit(&rated, 100, 10, 7)
         };
         let passed: usize = std::thread::scope(|scope| {
             let thread = |_| scope.spawn(|| (0..5000).filter(|_| passes()).count());

@@ -6,19 +6,19 @@
 use core::cmp::Ordering;
 
 /// Below, equal, or above, as a signed number.
-pub(super) fn compare(a: &[u8], b: &[u8]) -> u64 {
+pub(super) fn compare_bytes(a: &[u8], b: &[u8]) -> u64 {
     (a.cmp(b) as i64) as u64
 }
 
 /// FNV-1a, 64 bits.
-pub(super) fn hash(text: &[u8]) -> u64 {
+pub(super) fn hash_fnv1a(text: &[u8]) -> u64 {
     text.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
     })
 }
 
 pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
-    find(text, part).is_some()
+    find_part(text, part).is_some()
 }
 
 /// Returns true if the pattern matches all of the text, where `*` is for any bytes. `\` takes the
@@ -27,24 +27,24 @@ pub(super) fn contains(text: &[u8], part: &[u8]) -> bool {
 /// What is between two `*` is taken where it is found first: if that leads to no match, no later
 /// place does. So nothing is tried twice, and the time is in proportion to both lengths (but for
 /// parts with `\` in them, where it is their product).
-pub(super) fn matches(text: &[u8], pattern: &[u8]) -> bool {
-    let (first, rest) = split(pattern);
+pub(super) fn matches_pattern(text: &[u8], pattern: &[u8]) -> bool {
+    let (first, rest) = split_at_star(pattern);
     let Some(mut text) = strip_part(text, first) else { return false };
     let Some(mut rest) = rest else { return text.is_empty() };
     // Each turn takes a part of the pattern.
     loop {
-        let (part, next) = split(rest);
+        let (part, next) = split_at_star(rest);
         let Some(next) = next else {
-            let start = text.len().checked_sub(bytes(part).count());
+            let start = text.len().checked_sub(unescape_bytes(part).count());
             return start.is_some_and(|start| strip_part(&text[start..], part).is_some());
         };
-        let Some(left) = strip_first(text, part) else { return false };
+        let Some(left) = skip_past_part(text, part) else { return false };
         (text, rest) = (left, next);
     }
 }
 
 /// The pattern before its first `*`, and behind that.
-fn split(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
+fn split_at_star(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
     let mut is_escaped = false;
     let star = pattern.iter().position(|&byte| {
         let was_escaped = core::mem::take(&mut is_escaped);
@@ -55,7 +55,7 @@ fn split(pattern: &[u8]) -> (&[u8], Option<&[u8]>) {
 }
 
 /// The bytes that a part of a pattern stands for.
-fn bytes(part: &[u8]) -> impl Iterator<Item = u8> {
+fn unescape_bytes(part: &[u8]) -> impl Iterator<Item = u8> {
     let mut rest = part.iter();
     core::iter::from_fn(move || match *rest.next()? {
         b'\\' => Some(rest.next().copied().unwrap_or(b'\\')),
@@ -65,20 +65,20 @@ fn bytes(part: &[u8]) -> impl Iterator<Item = u8> {
 
 /// The text behind a part of a pattern at its beginning, if that is there.
 fn strip_part<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
-    bytes(part).try_fold(text, |text, byte| text.strip_prefix(&[byte]))
+    unescape_bytes(part).try_fold(text, |text, byte| text.strip_prefix(&[byte]))
 }
 
 /// The text behind the first place where a part of a pattern is.
-fn strip_first<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
+fn skip_past_part<'t>(text: &'t [u8], part: &[u8]) -> Option<&'t [u8]> {
     if part.contains(&b'\\') {
         (0..=text.len()).find_map(|start| strip_part(&text[start..], part))
     } else {
-        find(text, part).map(|start| &text[start + part.len()..])
+        find_part(text, part).map(|start| &text[start + part.len()..])
     }
 }
 
 /// Returns the first position of `part`.
-fn find(text: &[u8], part: &[u8]) -> Option<usize> {
+fn find_part(text: &[u8], part: &[u8]) -> Option<usize> {
     if part.is_empty() || part.len() > text.len() {
         return part.is_empty().then_some(0);
     }
@@ -139,11 +139,13 @@ mod tests {
     use super::*;
 
     /// Matching as one would write it down, for a pattern without `\`.
-    fn plain(text: &[u8], pattern: &[u8]) -> bool {
+    fn matches_naively(text: &[u8], pattern: &[u8]) -> bool {
         match pattern.split_first() {
             None => text.is_empty(),
-            Some((b'*', rest)) => (0..=text.len()).any(|start| plain(&text[start..], rest)),
-            Some((byte, rest)) => text.first() == Some(byte) && plain(&text[1..], rest),
+            Some((b'*', rest)) => {
+                (0..=text.len()).any(|start| matches_naively(&text[start..], rest))
+            }
+            Some((byte, rest)) => text.first() == Some(byte) && matches_naively(&text[1..], rest),
         }
     }
 
@@ -156,7 +158,7 @@ mod tests {
             part in vec(b'a'..=b'c', 0..12),
         ) {
             let plain = (0..=text.len()).find(|&start| text[start..].starts_with(&part));
-            prop_assert_eq!(find(&text, &part), plain);
+            prop_assert_eq!(find_part(&text, &part), plain);
         }
 
         #[test]
@@ -166,7 +168,7 @@ mod tests {
         ) {
             let (text, part) = (text.repeat(times.0), part.repeat(times.1));
             let plain = (0..=text.len()).find(|&start| text[start..].starts_with(&part));
-            prop_assert_eq!(find(&text, &part), plain);
+            prop_assert_eq!(find_part(&text, &part), plain);
         }
 
         #[test]
@@ -174,7 +176,7 @@ mod tests {
             text in vec(b'a'..=b'b', 0..12),
             pattern in vec(prop_oneof![Just(b'*'), b'a'..=b'b'], 0..8),
         ) {
-            prop_assert_eq!(matches(&text, &pattern), plain(&text, &pattern));
+            prop_assert_eq!(matches_pattern(&text, &pattern), matches_naively(&text, &pattern));
         }
 
         /// With every byte escaped a pattern matches itself alone.
@@ -184,33 +186,33 @@ mod tests {
             other in vec(prop_oneof![Just(b'*'), Just(b'\\'), Just(b'a')], 0..8),
         ) {
             let pattern: Vec<u8> = text.iter().flat_map(|&byte| [b'\\', byte]).collect();
-            prop_assert!(matches(&text, &pattern));
-            prop_assert_eq!(matches(&other, &pattern), other == text);
+            prop_assert!(matches_pattern(&text, &pattern));
+            prop_assert_eq!(matches_pattern(&other, &pattern), other == text);
             let anywhere = [b"*".as_slice(), &pattern, b"*"].concat();
-            prop_assert_eq!(matches(&other, &anywhere), contains(&other, &text));
+            prop_assert_eq!(matches_pattern(&other, &anywhere), contains(&other, &text));
         }
     }
 
     #[test]
     fn a_pattern_that_ends_in_a_backslash() {
-        assert!(matches(br"a\", br"a\"));
-        assert!(matches(br"xa\", br"*a\"));
-        assert!(!matches(b"a", br"a\"));
+        assert!(matches_pattern(br"a\", br"a\"));
+        assert!(matches_pattern(br"xa\", br"*a\"));
+        assert!(!matches_pattern(b"a", br"a\"));
     }
 
     #[test]
     fn hash_is_fnv_1a() {
         // From the algorithm's own table of test vectors.
-        assert_eq!(hash(b""), 0xcbf2_9ce4_8422_2325);
-        assert_eq!(hash(b"a"), 0xaf63_dc4c_8601_ec8c);
-        assert_eq!(hash(b"foobar"), 0x8594_4171_f739_67e8);
+        assert_eq!(hash_fnv1a(b""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash_fnv1a(b"a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(hash_fnv1a(b"foobar"), 0x8594_4171_f739_67e8);
     }
 
     #[test]
     fn strings_compare_as_unsigned_bytes() {
-        assert_eq!(compare(b"a", b"b") as i64, -1);
-        assert_eq!(compare(b"\xff", b"a") as i64, 1);
-        assert_eq!(compare(b"a", b"ab") as i64, -1);
-        assert_eq!(compare(b"a", b"a"), 0);
+        assert_eq!(compare_bytes(b"a", b"b") as i64, -1);
+        assert_eq!(compare_bytes(b"\xff", b"a") as i64, 1);
+        assert_eq!(compare_bytes(b"a", b"ab") as i64, -1);
+        assert_eq!(compare_bytes(b"a", b"a"), 0);
     }
 }

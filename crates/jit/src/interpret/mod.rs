@@ -9,7 +9,7 @@ use crate::helper::Helper;
 use crate::insn::{
     CALL, EXIT, INSN_BYTES, Insn, LDDW, LDDW_FUNCTION, STACK_END, call, class, mode, size, source,
 };
-use crate::verify::{Function, Verified, jump_distance, size_bytes, target};
+use crate::verify::{Function, Verified, jump_distance, referenced_function, size_bytes};
 use crate::{DEPTH_MAX, STACK_BYTES};
 
 /// The address of the frame.
@@ -20,9 +20,9 @@ const STACK_ADDRESS: u64 = 2 << 28;
 const FUNCTION_ADDRESS: u64 = 3 << 28;
 
 /// Loads a slot.
-const LOAD: u8 = class::LDX | mode::MEM | size::DW;
+const LOAD_SLOT: u8 = class::LDX | mode::MEM | size::DW;
 /// Loads half a slot: a string's length or offset.
-const LOAD_HALF: u8 = class::LDX | mode::MEM | size::W;
+const LOAD_HALF_SLOT: u8 = class::LDX | mode::MEM | size::W;
 
 /// The outcome of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,14 +76,14 @@ pub fn run(programs: &[Verified<'_>], frame: &Frame<'_>) -> Result<Outcome, Faul
             _ => machine.begin_with_stack()?,
         };
         match end {
-            End::Answer(answer) => return Ok(Outcome { answer, steps }),
-            End::Tail(next) => number = next,
+            FunctionEnd::Answer(answer) => return Ok(Outcome { answer, steps }),
+            FunctionEnd::Tail(next) => number = next,
         }
     }
 }
 
 /// The end of a function.
-enum End {
+enum FunctionEnd {
     Answer(u64),
     /// A tail call of another program.
     Tail(usize),
@@ -205,28 +205,28 @@ macro_rules! carry_out {
 
 /// Converts a loaded value.
 #[inline(always)]
-fn loaded(insn: Insn, value: u64) -> u64 {
+fn extend_loaded_value(insn: Insn, value: u64) -> u64 {
     let is_signed = insn.op & 0xe0 == mode::MEMSX;
-    if is_signed { alu::extend(value, 8 * u32::from(size_bytes(insn))) } else { value }
+    if is_signed { alu::sign_extend(value, 8 * u32::from(size_bytes(insn))) } else { value }
 }
 
 impl<'a> Machine<'a, '_> {
     /// Runs the first function.
-    fn begin(mut self) -> Result<End, Fault> {
+    fn begin(mut self) -> Result<FunctionEnd, Fault> {
         let first = self.verified.functions().first().ok_or(Fault::NotReady)?;
-        self.function(&mut Call::new(first, [FRAME_ADDRESS, 0, 0, 0, 0], STACK_ADDRESS, 1))
+        self.run_function(&mut Call::new(first, [FRAME_ADDRESS, 0, 0, 0, 0], STACK_ADDRESS, 1))
     }
 
     /// Runs the first function of a program with a stack. Others need no memory for one.
     #[inline(never)]
-    fn begin_with_stack(self) -> Result<End, Fault> {
+    fn begin_with_stack(self) -> Result<FunctionEnd, Fault> {
         let mut stack = [0; STACK_BYTES];
         Machine { stack: &mut stack, ..self }.begin()
     }
 
     /// Runs a function from its beginning.
     #[inline(never)] // it is called from itself
-    fn function(&mut self, call: &mut Call<'_>) -> Result<End, Fault> {
+    fn run_function(&mut self, call: &mut Call<'_>) -> Result<FunctionEnd, Fault> {
         let start = usize::from(call.function.start);
         let code = self.verified.program.code().get(..call.function.end.into());
         let depth = call.depth <= DEPTH_MAX;
@@ -236,14 +236,14 @@ impl<'a> Machine<'a, '_> {
             code = next;
             // Every other instruction of most filters. Branches that are predicted by themselves
             // cost less than the jump for all operations, whose target is another each time.
-            if bytes[0] == LOAD {
-                if self.step::<LOAD>(bytes, &mut code, call).is_none() {
+            if bytes[0] == LOAD_SLOT {
+                if self.step::<LOAD_SLOT>(bytes, &mut code, call).is_none() {
                     return Err(Fault::At(call.index(code)));
                 }
                 continue;
             }
-            if bytes[0] == LOAD_HALF {
-                if self.step::<LOAD_HALF>(bytes, &mut code, call).is_none() {
+            if bytes[0] == LOAD_HALF_SLOT {
+                if self.step::<LOAD_HALF_SLOT>(bytes, &mut code, call).is_none() {
                     return Err(Fault::At(call.index(code)));
                 }
                 continue;
@@ -252,13 +252,13 @@ impl<'a> Machine<'a, '_> {
                 CALL => {
                     if let Some(tail) = self.call(call.index(code), call)? {
                         *self.steps += call.steps(code);
-                        return Ok(End::Tail(tail));
+                        return Ok(FunctionEnd::Tail(tail));
                     }
                     Some(())
                 },
                 EXIT => {
                     *self.steps += call.steps(code);
-                    return Ok(End::Answer(call.registers.get(0)));
+                    return Ok(FunctionEnd::Answer(call.registers.get(0)));
                 }
             );
             if done.is_none() {
@@ -286,7 +286,7 @@ impl<'a> Machine<'a, '_> {
                 let (&half, behind) = code.split_first()?;
                 let value = match insn.src {
                     LDDW_FUNCTION => {
-                        let function = target(call.index(code), insn)?;
+                        let function = referenced_function(call.index(code), insn)?;
                         FUNCTION_ADDRESS.checked_add_signed(function)?
                     }
                     _ => {
@@ -302,7 +302,7 @@ impl<'a> Machine<'a, '_> {
                 let address = registers.get(insn.src).wrapping_add(insn.offset as u64);
                 let size = size_bytes(insn);
                 match self.slot(address, size) {
-                    Some(value) => registers.set(insn.dst, loaded(insn, value)),
+                    Some(value) => registers.set(insn.dst, extend_loaded_value(insn, value)),
                     None => self.load(call, bytes)?,
                 }
             }
@@ -315,12 +315,12 @@ impl<'a> Machine<'a, '_> {
             }
             class::ALU | class::ALU64 => {
                 let operand = registers.operand(insn);
-                let value = alu::arithmetic(insn, registers.get(insn.dst), operand)?;
+                let value = alu::compute_alu(insn, registers.get(insn.dst), operand)?;
                 registers.set(insn.dst, value);
             }
             class::JMP | class::JMP32 => {
                 let operand = registers.operand(insn);
-                if alu::is_taken(insn, registers.get(insn.dst), operand)? {
+                if alu::is_jump_taken(insn, registers.get(insn.dst), operand)? {
                     // Never backward, whatever the verifier has accepted.
                     let distance = usize::try_from(jump_distance(insn)).ok()?;
                     *code = code.get(distance..)?;
@@ -355,7 +355,7 @@ impl<'a> Machine<'a, '_> {
         let size = size_bytes(insn).into();
         let place = call.stack(address, size)?;
         value.get_mut(..size)?.copy_from_slice(self.stack.get(place)?);
-        call.registers.set(insn.dst, loaded(insn, u64::from_le_bytes(value)));
+        call.registers.set(insn.dst, extend_loaded_value(insn, u64::from_le_bytes(value)));
         Some(())
     }
 
@@ -377,11 +377,12 @@ impl<'a> Machine<'a, '_> {
         let [_, a, b, c, _] = arguments;
         let mut keeps_frame = false;
         let answer = if insn.src == call::FUNCTION {
-            let start = target(index, insn).and_then(|start| usize::try_from(start).ok());
-            self.enter(start.ok_or(fault)?, arguments, call, fault)?
+            let start =
+                referenced_function(index, insn).and_then(|start| usize::try_from(start).ok());
+            self.enter_function(start.ok_or(fault)?, arguments, call, fault)?
         } else {
             match Helper::from_number(insn.immediate).ok_or(fault)? {
-                Helper::Any => self.any([a, b, c], call, fault)?,
+                Helper::Any => self.run_any_helper([a, b, c], call, fault)?,
                 Helper::TailCall => {
                     let later = (self.number as u64) < a && a < self.programs as u64;
                     match usize::try_from(a) {
@@ -403,7 +404,7 @@ impl<'a> Machine<'a, '_> {
     }
 
     /// Runs the function that begins at `start`, below the caller's stack.
-    fn enter(
+    fn enter_function(
         &mut self,
         start: usize,
         arguments: [u64; 5],
@@ -416,14 +417,14 @@ impl<'a> Machine<'a, '_> {
         let stack_end = stack_end.wrapping_sub(caller.function.stack_bytes.into());
         let function = function.ok_or(fault)?;
         let call = &mut Call::new(function, arguments, stack_end, caller.depth + 1);
-        match self.function(call)? {
-            End::Answer(answer) => Ok(answer),
-            End::Tail(_) => Err(fault),
+        match self.run_function(call)? {
+            FunctionEnd::Answer(answer) => Ok(answer),
+            FunctionEnd::Tail(_) => Err(fault),
         }
     }
 
     #[inline(never)]
-    fn any(
+    fn run_any_helper(
         &mut self,
         [word, scalar, function]: [u64; 3],
         caller: &Call<'_>,
@@ -434,7 +435,7 @@ impl<'a> Machine<'a, '_> {
         let frame = self.frame;
         let answer = frame.any(word, scalar, |element| {
             let arguments = [FRAME_ADDRESS, element, 0, 0, 0];
-            self.enter(start, arguments, caller, fault).unwrap_or_else(|fault| {
+            self.enter_function(start, arguments, caller, fault).unwrap_or_else(|fault| {
                 failed = Some(fault);
                 1
             })

@@ -14,38 +14,38 @@ use crate::verify::{Rules, State, Verified, verify};
 
 const MOV: u8 = class::ALU64 | source::K | alu::MOV;
 const STORE: u8 = class::ST | mode::MEM | size::DW;
-const EXITS: Insn = insn(EXIT, 0, 0, 0, 0);
+const EXIT_INSN: Insn = make_insn(EXIT, 0, 0, 0, 0);
 
-const fn insn(op: u8, dst: u8, src: u8, offset: i16, immediate: i32) -> Insn {
+const fn make_insn(op: u8, dst: u8, src: u8, offset: i16, immediate: i32) -> Insn {
     Insn { op, dst, src, offset, immediate }
 }
 
-const fn load(size: u8, src: u8, offset: i16) -> Insn {
-    insn(class::LDX | mode::MEM | size, 0, src, offset, 0)
+const fn load_insn(size: u8, src: u8, offset: i16) -> Insn {
+    make_insn(class::LDX | mode::MEM | size, 0, src, offset, 0)
 }
 
-const fn jump_always(offset: i16) -> Insn {
-    insn(class::JMP | jump::JA, 0, 0, offset, 0)
+const fn jump_insn(offset: i16) -> Insn {
+    make_insn(class::JMP | jump::JA, 0, 0, offset, 0)
 }
 
-extern "C" fn nothing() -> u64 {
+extern "C" fn return_zero() -> u64 {
     0
 }
 
 /// Runs bytes that are not verified: the verified program has as many instructions, and a stack of
 /// 8 bytes if `has_stack` is set.
 fn run_unverified(bytes: &[u8], has_stack: bool) -> Result<Outcome, Fault> {
-    let first = if has_stack { insn(STORE, 10, 0, -8, 1) } else { insn(MOV, 1, 0, 0, 1) };
-    let mut other = vec![insn(MOV, 0, 0, 0, 0); bytes.len() / INSN_BYTES];
+    let first = if has_stack { make_insn(STORE, 10, 0, -8, 1) } else { make_insn(MOV, 1, 0, 0, 1) };
+    let mut other = vec![make_insn(MOV, 0, 0, 0, 0); bytes.len() / INSN_BYTES];
     other[0] = first;
-    other.extend([insn(MOV, 0, 0, 0, 1), EXITS]);
+    other.extend([make_insn(MOV, 0, 0, 0, 1), EXIT_INSN]);
     let other: Vec<u8> = other.iter().flat_map(|insn| insn.encode()).collect();
     let program = Program::new(&other).expect("a program");
     let verified = verify(program, Rules::new(2), &mut [State::FREE; 4]).expect("accepted");
     // What is behind them is as before: the function has so many instructions.
     let bytes = [bytes, &other[bytes.len()..]].concat();
     let verified = Verified { program: Program::new(&bytes).expect("a program"), ..verified };
-    let environment = Environment::new(&[], &[], nothing, nothing);
+    let environment = Environment::new(&[], &[], return_zero, return_zero);
     let mut frame = Frame::new(&environment, &[]);
     let _ = [0x1122_3344_5566_7788, 2].map(|slot| frame.push(slot));
     run(&[verified], &frame)
@@ -58,13 +58,16 @@ fn run_insns(insns: &[Insn], has_stack: bool) -> Result<Outcome, Fault> {
 
 #[test]
 fn steps_are_those_that_were_taken() {
-    let half = insn(0, 0, 0, 0, 0);
+    let half = make_insn(0, 0, 0, 0, 0);
     for (insns, steps) in [
-        (vec![insn(MOV, 0, 0, 0, 1), EXITS], 2),
-        (vec![insn(LDDW, 0, 0, 0, 1), half, EXITS], 2),
-        (vec![jump_always(2), EXITS, EXITS, insn(MOV, 0, 0, 0, 1), EXITS], 3),
-        (vec![jump_always(0), insn(class::JMP | jump::JNE, 0, 0, 1, 0), EXITS, EXITS], 3),
-        (vec![insn(class::JMP | jump::JEQ, 0, 0, 1, 0), EXITS, EXITS], 2),
+        (vec![make_insn(MOV, 0, 0, 0, 1), EXIT_INSN], 2),
+        (vec![make_insn(LDDW, 0, 0, 0, 1), half, EXIT_INSN], 2),
+        (vec![jump_insn(2), EXIT_INSN, EXIT_INSN, make_insn(MOV, 0, 0, 0, 1), EXIT_INSN], 3),
+        (
+            vec![jump_insn(0), make_insn(class::JMP | jump::JNE, 0, 0, 1, 0), EXIT_INSN, EXIT_INSN],
+            3,
+        ),
+        (vec![make_insn(class::JMP | jump::JEQ, 0, 0, 1, 0), EXIT_INSN, EXIT_INSN], 2),
     ] {
         assert_eq!(run_insns(&insns, false).map(|outcome| outcome.steps), Ok(steps), "{insns:?}");
     }
@@ -73,24 +76,24 @@ fn steps_are_those_that_were_taken() {
 #[test]
 fn loads_are_within_the_frame_and_aligned() {
     for (load, answer) in [
-        (load(size::DW, 1, 8), Some(2)),
-        (load(size::W, 1, 4), Some(0x1122_3344)),
-        (load(size::H, 1, 2), Some(0x5566)),
-        (load(size::B, 1, 7), Some(0x11)),
-        (load(size::DW, 1, 16), None),
-        (load(size::DW, 1, 4), None),
-        (load(size::DW, 1, 1), None),
-        (load(size::DW, 1, -8), None),
-        (load(size::W, 1, 2), None),
-        (load(size::W, 1, 6), None),
-        (load(size::H, 1, 7), None),
-        (load(size::B, 1, 16), None),
-        (load(size::B, 1, -1), None),
-        (load(size::DW, 2, 0), None),
-        (load(size::DW, 15, 0), None),
-        (load(size::DW, 10, -8), None),
+        (load_insn(size::DW, 1, 8), Some(2)),
+        (load_insn(size::W, 1, 4), Some(0x1122_3344)),
+        (load_insn(size::H, 1, 2), Some(0x5566)),
+        (load_insn(size::B, 1, 7), Some(0x11)),
+        (load_insn(size::DW, 1, 16), None),
+        (load_insn(size::DW, 1, 4), None),
+        (load_insn(size::DW, 1, 1), None),
+        (load_insn(size::DW, 1, -8), None),
+        (load_insn(size::W, 1, 2), None),
+        (load_insn(size::W, 1, 6), None),
+        (load_insn(size::H, 1, 7), None),
+        (load_insn(size::B, 1, 16), None),
+        (load_insn(size::B, 1, -1), None),
+        (load_insn(size::DW, 2, 0), None),
+        (load_insn(size::DW, 15, 0), None),
+        (load_insn(size::DW, 10, -8), None),
     ] {
-        let result = run_insns(&[load, EXITS], false);
+        let result = run_insns(&[load, EXIT_INSN], false);
         assert_eq!(result.map(|outcome| outcome.answer), answer.ok_or(Fault::At(0)), "{load:?}");
     }
 }
@@ -106,7 +109,7 @@ fn stores_are_within_the_stack_of_programs_that_have_one() {
         (1, 0, true, false),
         (0, 0, true, false),
     ] {
-        let result = run_insns(&[insn(STORE, register, 0, offset, 7), EXITS], has_stack);
+        let result = run_insns(&[make_insn(STORE, register, 0, offset, 7), EXIT_INSN], has_stack);
         assert_eq!(result.is_ok(), is_done, "r{register} {offset} {has_stack}");
     }
 }
@@ -114,10 +117,10 @@ fn stores_are_within_the_stack_of_programs_that_have_one() {
 #[test]
 fn nothing_goes_backward_or_beyond_the_end() {
     for distance in [-1, -2, i16::MIN, 5, i16::MAX] {
-        let program = [insn(MOV, 0, 0, 0, 1), jump_always(distance), EXITS];
+        let program = [make_insn(MOV, 0, 0, 0, 1), jump_insn(distance), EXIT_INSN];
         assert_eq!(run_insns(&program, false), Err(Fault::At(1)), "{distance}");
     }
-    let far = [insn(class::JMP32 | jump::JA, 0, 0, 0, -1), EXITS];
+    let far = [make_insn(class::JMP32 | jump::JA, 0, 0, 0, -1), EXIT_INSN];
     assert_eq!(run_insns(&far, false), Err(Fault::At(0)));
 }
 

@@ -10,9 +10,9 @@ use crate::insn::{
 };
 
 /// Checks an instruction by itself; `next` is the one behind it.
-pub(super) fn check(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
+pub(super) fn check_insn(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
     match insn.class() {
-        class::LD => wide(insn, next),
+        class::LD => check_wide_load(insn, next),
         class::LDX => {
             let signed = mode::MEMSX | size::DW;
             match insn.op & 0xe0 {
@@ -20,83 +20,83 @@ pub(super) fn check(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
                 mode::MEMSX if insn.op & (0xe0 | size::DW) != signed => {}
                 _ => return Err(Reason::Operation),
             }
-            writes(insn)?;
-            register(insn.src)?;
-            zero(insn.immediate == 0)
+            check_destination(insn)?;
+            check_register(insn.src)?;
+            check_unused_field(insn.immediate == 0)
         }
         class::ST | class::STX if insn.op & 0xe0 != mode::MEM => Err(Reason::Operation),
         class::ST => {
-            register(insn.dst)?;
-            zero(insn.src == 0)
+            check_register(insn.dst)?;
+            check_unused_field(insn.src == 0)
         }
         class::STX => {
-            register(insn.dst)?;
-            register(insn.src)?;
-            zero(insn.immediate == 0)
+            check_register(insn.dst)?;
+            check_register(insn.src)?;
+            check_unused_field(insn.immediate == 0)
         }
-        class::ALU | class::ALU64 => arithmetic(insn),
-        _ => jumps(insn),
+        class::ALU | class::ALU64 => check_arithmetic(insn),
+        _ => check_jump(insn),
     }
 }
 
-fn register(number: u8) -> Result<(), Reason> {
+fn check_register(number: u8) -> Result<(), Reason> {
     if usize::from(number) < REGISTERS { Ok(()) } else { Err(Reason::Register(number)) }
 }
 
 /// The destination is a register that can be changed.
-fn writes(insn: Insn) -> Result<(), Reason> {
-    if insn.dst == STACK_END { Err(Reason::StackEnd) } else { register(insn.dst) }
+fn check_destination(insn: Insn) -> Result<(), Reason> {
+    if insn.dst == STACK_END { Err(Reason::StackEnd) } else { check_register(insn.dst) }
 }
 
-fn zero(is_zero: bool) -> Result<(), Reason> {
+fn check_unused_field(is_zero: bool) -> Result<(), Reason> {
     if is_zero { Ok(()) } else { Err(Reason::Field) }
 }
 
-fn wide(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
+fn check_wide_load(insn: Insn, next: Option<Insn>) -> Result<(), Reason> {
     if insn.op != LDDW {
         return Err(Reason::Operation);
     }
-    writes(insn)?;
+    check_destination(insn)?;
     let Some(next) = next.filter(|next| next.op == 0) else { return Err(Reason::Half) };
     let half = Insn { immediate: next.immediate, ..Insn::default() };
-    zero(insn.offset == 0 && next == half)?;
+    check_unused_field(insn.offset == 0 && next == half)?;
     match insn.src {
         0 => Ok(()),
-        LDDW_FUNCTION => zero(next.immediate == 0),
+        LDDW_FUNCTION => check_unused_field(next.immediate == 0),
         _ => Err(Reason::Field),
     }
 }
 
 /// The second operand: a register and no immediate, or an immediate and no register.
-fn operand(insn: Insn) -> Result<(), Reason> {
+fn check_operand(insn: Insn) -> Result<(), Reason> {
     if insn.op & source::X == 0 {
-        return zero(insn.src == 0);
+        return check_unused_field(insn.src == 0);
     }
-    register(insn.src)?;
-    zero(insn.immediate == 0)
+    check_register(insn.src)?;
+    check_unused_field(insn.immediate == 0)
 }
 
-fn arithmetic(insn: Insn) -> Result<(), Reason> {
+fn check_arithmetic(insn: Insn) -> Result<(), Reason> {
     let is_64 = insn.class() == class::ALU64;
-    writes(insn)?;
+    check_destination(insn)?;
     match insn.op & 0xf0 {
         alu::ADD..=alu::RSH | alu::MOD..=alu::ARSH => {}
         alu::NEG => {
             if insn.op & source::X != 0 {
                 return Err(Reason::Operation);
             }
-            return zero(insn.src == 0 && insn.offset == 0 && insn.immediate == 0);
+            return check_unused_field(insn.src == 0 && insn.offset == 0 && insn.immediate == 0);
         }
         alu::END => {
             if is_64 && insn.op & source::X != 0 {
                 return Err(Reason::Operation);
             }
             let is_width = matches!(insn.immediate, 16 | 32 | 64);
-            return zero(insn.src == 0 && insn.offset == 0 && is_width);
+            return check_unused_field(insn.src == 0 && insn.offset == 0 && is_width);
         }
         _ => return Err(Reason::Operation),
     }
-    operand(insn)?;
+    check_operand(insn)?;
     match (insn.op & 0xf0, insn.offset) {
         (_, 0) | (alu::DIV | alu::MOD, 1) => Ok(()),
         (alu::MOV, 8 | 16) if insn.op & source::X != 0 => Ok(()),
@@ -105,24 +105,24 @@ fn arithmetic(insn: Insn) -> Result<(), Reason> {
     }
 }
 
-fn jumps(insn: Insn) -> Result<(), Reason> {
+fn check_jump(insn: Insn) -> Result<(), Reason> {
     let is_32 = insn.class() == class::JMP32;
     match insn.op {
-        EXIT => zero(insn == Insn { op: EXIT, ..Insn::default() }),
+        EXIT => check_unused_field(insn == Insn { op: EXIT, ..Insn::default() }),
         CALL => {
-            zero(insn.dst == 0 && insn.offset == 0)?;
-            zero(matches!(insn.src, call::HELPER | call::FUNCTION))
+            check_unused_field(insn.dst == 0 && insn.offset == 0)?;
+            check_unused_field(matches!(insn.src, call::HELPER | call::FUNCTION))
         }
         _ => match insn.op & 0xf0 {
             jump::JA if insn.op & source::X != 0 => Err(Reason::Operation),
             jump::JA => {
-                zero(insn.dst == 0 && insn.src == 0)?;
-                zero(if is_32 { insn.offset == 0 } else { insn.immediate == 0 })
+                check_unused_field(insn.dst == 0 && insn.src == 0)?;
+                check_unused_field(if is_32 { insn.offset == 0 } else { insn.immediate == 0 })
             }
             jump::CALL | jump::EXIT => Err(Reason::Operation),
             jump::JEQ..=jump::JSLE => {
-                register(insn.dst)?;
-                operand(insn)
+                check_register(insn.dst)?;
+                check_operand(insn)
             }
             _ => Err(Reason::Operation),
         },

@@ -88,9 +88,9 @@ impl Functions {
 
 /// One bit for each instruction.
 #[derive(Debug)]
-pub(crate) struct Marks([u64; INSTRUCTIONS_MAX / 64]);
+pub(crate) struct InsnSet([u64; INSTRUCTIONS_MAX / 64]);
 
-impl Marks {
+impl InsnSet {
     pub(crate) const NONE: Self = Self([0; INSTRUCTIONS_MAX / 64]);
 
     pub(crate) fn set(&mut self, insn: usize) {
@@ -108,25 +108,25 @@ impl Marks {
 ///
 /// The distance counts from the instruction's index and one, also for [`LDDW`], whose second half
 /// is there: so the kernel reads it.
-pub(crate) fn target(index: usize, insn: Insn) -> Option<i64> {
+pub(crate) fn referenced_function(index: usize, insn: Insn) -> Option<i64> {
     let is_call = insn.op == CALL && insn.src == call::FUNCTION;
     let is_address = insn.op == LDDW && insn.src == LDDW_FUNCTION;
     (is_call || is_address).then(|| index as i64 + 1 + i64::from(insn.immediate))
 }
 
 /// Checks the form of all instructions, and finds where functions begin.
-pub(super) fn find(program: Program<'_>) -> Result<Functions, (usize, Reason)> {
-    let mut starts = Marks::NONE;
-    let mut halves = Marks::NONE;
+pub(super) fn find_functions(program: Program<'_>) -> Result<Functions, (usize, Reason)> {
+    let mut starts = InsnSet::NONE;
+    let mut halves = InsnSet::NONE;
     let len = program.len();
     starts.set(0);
     for (index, insn) in program.insns() {
         let next = (index + 1 < len).then(|| program.insn(index + 1));
-        form::check(insn, next).map_err(|reason| (index, reason))?;
+        form::check_insn(insn, next).map_err(|reason| (index, reason))?;
         if insn.width() == 2 {
             halves.set(index + 1);
         }
-        if let Some(target) = target(index, insn) {
+        if let Some(target) = referenced_function(index, insn) {
             let behind =
                 usize::try_from(target).ok().filter(|start| (index + 1..len).contains(start));
             starts.set(behind.ok_or((index, Reason::NoFunction))?);

@@ -8,7 +8,7 @@ mod state;
 mod walk;
 
 pub use functions::Function;
-pub(crate) use functions::{Marks, target};
+pub(crate) use functions::{InsnSet, referenced_function};
 pub use rejection::{Reason, Rejection};
 pub use state::State;
 pub(crate) use walk::{jump_distance, jump_target, size_bytes};
@@ -103,7 +103,7 @@ pub fn verify<'p>(
 ) -> Result<Verified<'p>, Rejection> {
     let rules = Rules { slots: rules.slots.min(SLOTS_MAX), ..rules };
     let at = |(insn, reason)| Rejection::new(program, insn, reason);
-    let functions = functions::find(program).map_err(at)?;
+    let functions = functions::find_functions(program).map_err(at)?;
     let mut walk = walk::Walk::new(program, rules, functions, memory);
     walk.run().map_err(at)?;
     Ok(Verified { program, functions: walk.functions, summary: walk.summary, rules })

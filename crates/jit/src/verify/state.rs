@@ -113,7 +113,7 @@ impl State {
     };
 
     /// At the beginning of a function that is given these in registers 1 to 5.
-    pub(super) fn entry(arguments: [Value; 5]) -> Self {
+    pub(super) fn at_function_entry(arguments: [Value; 5]) -> Self {
         let mut state = Self::FREE;
         state.registers[1..=5].copy_from_slice(&arguments);
         state.registers[usize::from(STACK_END)] = Value::Stack(0);
@@ -121,10 +121,10 @@ impl State {
     }
 
     /// At the beginning of a program.
-    pub(super) fn start() -> Self {
+    pub(super) fn at_program_start() -> Self {
         let mut arguments = [Value::Unwritten; 5];
         arguments[usize::from(FRAME) - 1] = Value::Frame(0);
-        Self::entry(arguments)
+        Self::at_function_entry(arguments)
     }
 
     /// Keeps what the other path knows, too.

@@ -1,6 +1,6 @@
 //! The pass: each instruction once, in order, with what is known before it.
 
-use super::functions::{Functions, Marks, target};
+use super::functions::{Functions, InsnSet, referenced_function};
 use super::state::{Access, State, Value};
 use super::{Function, Reason, Rules, Summary};
 use crate::helper::Helper;
@@ -24,7 +24,7 @@ enum Flow {
 /// Facts at targets that the pass has not reached.
 struct Open<'m> {
     memory: &'m mut [State],
-    targets: Marks,
+    targets: InsnSet,
 }
 
 impl Open<'_> {
@@ -80,8 +80,8 @@ impl<'p, 'm> Walk<'p, 'm> {
             rules,
             functions,
             summary: Summary { stack_bytes: 0, slots_read: 0, helpers: 0, steps: 0 },
-            open: Open { memory, targets: Marks::NONE },
-            now: State::start(),
+            open: Open { memory, targets: InsnSet::NONE },
+            now: State::at_program_start(),
             current: 0,
         }
     }
@@ -193,7 +193,7 @@ impl<'p, 'm> Walk<'p, 'm> {
             // The caller passes the frame and an element.
             let mut arguments = [Value::Unwritten; 5];
             [arguments[0], arguments[1]] = [Value::Frame(0), Value::Number];
-            self.open.add(start, &State::entry(arguments))?;
+            self.open.add(start, &State::at_function_entry(arguments))?;
         }
         self.now.write(insn.dst, value);
         Ok(())
@@ -201,7 +201,7 @@ impl<'p, 'm> Walk<'p, 'm> {
 
     /// The function that is called, or whose address is taken.
     fn callee(&mut self, index: usize, insn: Insn) -> Result<usize, Reason> {
-        let start = target(index, insn).and_then(|start| usize::try_from(start).ok());
+        let start = referenced_function(index, insn).and_then(|start| usize::try_from(start).ok());
         let found = start.and_then(|start| self.functions.at(start));
         found.filter(|&function| function > self.current).ok_or(Reason::NoFunction)
     }
@@ -354,7 +354,7 @@ impl<'p, 'm> Walk<'p, 'm> {
             }
         }
         let start = self.functions.all()[callee].start.into();
-        self.open.add(start, &State::entry(arguments))?;
+        self.open.add(start, &State::at_function_entry(arguments))?;
         self.count_call(callee, 1);
         Ok(())
     }

@@ -1,6 +1,8 @@
 //! Arithmetic: what x86 does differently is division, which traps, and shifts, which want rcx.
 
-use super::chunk::{Chunk, Condition, Group, R9, R10, R11, RAX, RCX, RDX, Reg, Width, mapped};
+use super::chunk::{
+    Chunk, Condition, Group, R9, R10, R11, RAX, RCX, RDX, Reg, Width, map_register,
+};
 use crate::insn::{Insn, alu, class, source};
 
 /// An instruction's operands: where they are, and how wide.
@@ -12,29 +14,29 @@ struct Operands {
     immediate: i32,
 }
 
-pub(super) fn arithmetic(chunk: &mut Chunk, insn: Insn) {
+pub(super) fn emit_arithmetic(chunk: &mut Chunk, insn: Insn) {
     let width = if insn.class() == class::ALU64 { Width::Wide } else { Width::Narrow };
-    let src = (insn.op & source::X != 0).then_some(mapped(insn.src));
-    let operands = Operands { width, dst: mapped(insn.dst), src, immediate: insn.immediate };
+    let src = (insn.op & source::X != 0).then_some(map_register(insn.src));
+    let operands = Operands { width, dst: map_register(insn.dst), src, immediate: insn.immediate };
     match insn.op & 0xf0 {
-        alu::ADD => grouped(chunk, Group::Add, &operands),
-        alu::SUB => grouped(chunk, Group::Sub, &operands),
-        alu::OR => grouped(chunk, Group::Or, &operands),
-        alu::AND => grouped(chunk, Group::And, &operands),
-        alu::XOR => grouped(chunk, Group::Xor, &operands),
-        alu::MUL => multiply(chunk, &operands),
-        alu::DIV => divide(chunk, &operands, false, insn.offset != 0),
-        alu::MOD => divide(chunk, &operands, true, insn.offset != 0),
-        alu::LSH => shift(chunk, &operands, 4),
-        alu::RSH => shift(chunk, &operands, 5),
-        alu::ARSH => shift(chunk, &operands, 7),
+        alu::ADD => emit_grouped(chunk, Group::Add, &operands),
+        alu::SUB => emit_grouped(chunk, Group::Sub, &operands),
+        alu::OR => emit_grouped(chunk, Group::Or, &operands),
+        alu::AND => emit_grouped(chunk, Group::And, &operands),
+        alu::XOR => emit_grouped(chunk, Group::Xor, &operands),
+        alu::MUL => emit_multiply(chunk, &operands),
+        alu::DIV => emit_divide(chunk, &operands, false, insn.offset != 0),
+        alu::MOD => emit_divide(chunk, &operands, true, insn.offset != 0),
+        alu::LSH => emit_shift(chunk, &operands, 4),
+        alu::RSH => emit_shift(chunk, &operands, 5),
+        alu::ARSH => emit_shift(chunk, &operands, 7),
         alu::NEG => chunk.single(width, 0xf7, 3, operands.dst),
-        alu::MOV => mov(chunk, &operands, insn.offset),
-        _ => swap(chunk, insn),
+        alu::MOV => emit_mov(chunk, &operands, insn.offset),
+        _ => emit_byte_swap(chunk, insn),
     }
 }
 
-fn grouped(chunk: &mut Chunk, group: Group, operands: &Operands) {
+fn emit_grouped(chunk: &mut Chunk, group: Group, operands: &Operands) {
     let &Operands { width, dst, src, immediate } = operands;
     match src {
         Some(src) => chunk.group(group, width, dst, src),
@@ -42,7 +44,7 @@ fn grouped(chunk: &mut Chunk, group: Group, operands: &Operands) {
     }
 }
 
-fn mov(chunk: &mut Chunk, operands: &Operands, bits: i16) {
+fn emit_mov(chunk: &mut Chunk, operands: &Operands, bits: i16) {
     let &Operands { width, dst, src, immediate } = operands;
     match (src, bits) {
         (None, _) if width == Width::Wide => chunk.number(dst, immediate as i64 as u64),
@@ -54,7 +56,7 @@ fn mov(chunk: &mut Chunk, operands: &Operands, bits: i16) {
     }
 }
 
-fn multiply(chunk: &mut Chunk, operands: &Operands) {
+fn emit_multiply(chunk: &mut Chunk, operands: &Operands) {
     let &Operands { width, dst, src, immediate } = operands;
     match (src, i8::try_from(immediate)) {
         (Some(src), _) => chunk.registers(width, &[0x0f, 0xaf], dst, src),
@@ -69,7 +71,7 @@ fn multiply(chunk: &mut Chunk, operands: &Operands) {
     }
 }
 
-fn shift(chunk: &mut Chunk, operands: &Operands, extension: u8) {
+fn emit_shift(chunk: &mut Chunk, operands: &Operands, extension: u8) {
     let &Operands { width, dst, src, immediate } = operands;
     match src {
         None => {
@@ -101,14 +103,14 @@ fn shift(chunk: &mut Chunk, operands: &Operands, extension: u8) {
 
 /// Division by 0, and that of the least number by −1, trap; each has an answer here that needs no
 /// division.
-fn divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
+fn emit_divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
     let &Operands { width, src, immediate, .. } = operands;
     match (src, immediate) {
-        (None, 0) => by_zero(chunk, operands, is_remainder),
-        (None, -1) if is_signed => by_minus_one(chunk, operands, is_remainder),
+        (None, 0) => emit_divide_by_zero(chunk, operands, is_remainder),
+        (None, -1) if is_signed => emit_divide_by_minus_one(chunk, operands, is_remainder),
         (None, _) => {
             chunk.number(R11, immediate as i64 as u64);
-            divide_by_r11(chunk, operands, is_remainder, is_signed);
+            emit_divide_by_r11(chunk, operands, is_remainder, is_signed);
         }
         (Some(src), _) => {
             chunk.mov(Width::Wide, R11, src);
@@ -118,15 +120,15 @@ fn divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed:
                 chunk.group_immediate(Group::Cmp, width, R11, -1);
                 chunk.jump_forward(Some(Condition::Equal))
             });
-            divide_by_r11(chunk, operands, is_remainder, is_signed);
+            emit_divide_by_r11(chunk, operands, is_remainder, is_signed);
             let done = chunk.jump_forward(None);
             let done_too = minus_one.map(|minus_one| {
                 chunk.land(minus_one);
-                by_minus_one(chunk, operands, is_remainder);
+                emit_divide_by_minus_one(chunk, operands, is_remainder);
                 chunk.jump_forward(None)
             });
             chunk.land(zero);
-            by_zero(chunk, operands, is_remainder);
+            emit_divide_by_zero(chunk, operands, is_remainder);
             chunk.land(done);
             if let Some(done) = done_too {
                 chunk.land(done);
@@ -135,7 +137,7 @@ fn divide(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed:
     }
 }
 
-fn by_zero(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
+fn emit_divide_by_zero(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
     if is_remainder {
         chunk.mov(operands.width, operands.dst, operands.dst);
     } else {
@@ -143,7 +145,7 @@ fn by_zero(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
     }
 }
 
-fn by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
+fn emit_divide_by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
     if is_remainder {
         chunk.clear(operands.dst);
     } else {
@@ -152,7 +154,7 @@ fn by_minus_one(chunk: &mut Chunk, operands: &Operands, is_remainder: bool) {
 }
 
 /// Division needs rax and rdx: r9 and r10 keep their contents meanwhile.
-fn divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
+fn emit_divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_signed: bool) {
     let &Operands { width, dst, .. } = operands;
     let others = [(RAX, R9), (RDX, R10)].into_iter().filter(|&(reg, _)| reg != dst);
     for (reg, kept) in others.clone() {
@@ -177,8 +179,8 @@ fn divide_by_r11(chunk: &mut Chunk, operands: &Operands, is_remainder: bool, is_
 }
 
 /// Byte order. The machine's is little.
-fn swap(chunk: &mut Chunk, insn: Insn) {
-    let dst = mapped(insn.dst);
+fn emit_byte_swap(chunk: &mut Chunk, insn: Insn) {
+    let dst = map_register(insn.dst);
     let is_swapped = insn.class() == class::ALU64 || insn.op & source::X != 0;
     match (insn.immediate, is_swapped) {
         (16, _) => {

@@ -33,7 +33,7 @@ pub(super) const R14: Reg = Reg(14);
 pub(super) const R15: Reg = Reg(15);
 
 /// The register of x86 that stands for one of eBPF; those of a verified program are 0 to 10.
-pub(super) fn mapped(register: u8) -> Reg {
+pub(super) fn map_register(register: u8) -> Reg {
     const MAP: [Reg; 11] = [RAX, RDI, RSI, RDX, RCX, R8, RBX, R13, R14, R15, RBP];
     MAP.get(usize::from(register)).copied().unwrap_or(R11)
 }

@@ -7,8 +7,8 @@
 
 use trackway_schema::Scalar;
 
-use super::chunk::{Chunk, RAX, RDI, Reg, Width, mapped};
-use super::{EmitError, emit_from, is_leaf};
+use super::chunk::{Chunk, RAX, RDI, Reg, Width, map_register};
+use super::{EmitError, emit_with_framer, is_leaf};
 use crate::framer::FramerView;
 use crate::insn::{FRAME, Insn, class, mode, size, source};
 use crate::verify::Verified;
@@ -18,7 +18,7 @@ use crate::verify::Verified;
 /// none of those.
 ///
 /// # Errors
-/// As [`super::emit`].
+/// As [`super::emit_program`].
 pub fn emit_direct(
     verified: &Verified<'_>,
     framer: FramerView<'_>,
@@ -28,24 +28,26 @@ pub fn emit_direct(
     if cfg!(not(all(target_arch = "x86_64", unix))) {
         return Err(EmitError::Unsupported);
     }
-    if !is_direct(verified, framer) {
+    if !can_emit_direct(verified, framer) {
         return Ok(None);
     }
-    emit_from(verified, Some(framer), buffer, places).map(|code| Some(code.size_bytes))
+    emit_with_framer(verified, Some(framer), buffer, places).map(|code| Some(code.size_bytes))
 }
 
-fn is_direct(verified: &Verified<'_>, framer: FramerView<'_>) -> bool {
+fn can_emit_direct(verified: &Verified<'_>, framer: FramerView<'_>) -> bool {
     is_leaf(verified)
         && verified.summary().helpers == 0
-        && verified.program().insns().all(|(_, insn)| keeps_to_slots(insn, framer))
+        && verified.program().insns().all(|(_, insn)| uses_only_slot_loads(insn, framer))
 }
 
 /// Returns true if the only use of the frame in an instruction is to load a whole slot that is a
 /// scalar at a known place.
-fn keeps_to_slots(insn: Insn, framer: FramerView<'_>) -> bool {
+fn uses_only_slot_loads(insn: Insn, framer: FramerView<'_>) -> bool {
     let by_register = insn.op & source::X != 0;
     match insn.class() {
-        class::LDX => insn.dst != FRAME && insn.src == FRAME && place_of(insn, framer).is_some(),
+        class::LDX => {
+            insn.dst != FRAME && insn.src == FRAME && loaded_field(insn, framer).is_some()
+        }
         // Its second half has register 0.
         class::LD => insn.dst != FRAME && insn.src == 0,
         class::ALU | class::ALU64 | class::JMP | class::JMP32 => {
@@ -56,7 +58,7 @@ fn keeps_to_slots(insn: Insn, framer: FramerView<'_>) -> bool {
 }
 
 /// The scalar that a load of a slot is about, and where it lies in the payload.
-fn place_of(insn: Insn, framer: FramerView<'_>) -> Option<(Scalar, i32)> {
+fn loaded_field(insn: Insn, framer: FramerView<'_>) -> Option<(Scalar, i32)> {
     let is_whole = insn.op & (size::DW | 0xe0) == size::DW | mode::MEM;
     let offset = usize::try_from(insn.offset).ok()?;
     if !is_whole || !offset.is_multiple_of(8) {
@@ -68,9 +70,9 @@ fn place_of(insn: Insn, framer: FramerView<'_>) -> Option<(Scalar, i32)> {
 }
 
 /// The load of a slot.
-pub(super) fn load(chunk: &mut Chunk, insn: Insn, framer: FramerView<'_>) {
-    let Some((scalar, distance)) = place_of(insn, framer) else { return };
-    let (dst, at) = (mapped(insn.dst), (RDI, distance));
+pub(super) fn emit_field_load(chunk: &mut Chunk, insn: Insn, framer: FramerView<'_>) {
+    let Some((scalar, distance)) = loaded_field(insn, framer) else { return };
+    let (dst, at) = (map_register(insn.dst), (RDI, distance));
     let (width, operation): (_, &[u8]) = match scalar {
         Scalar::I8 => (Width::Wide, &[0x0f, 0xbe]),
         Scalar::I16 => (Width::Wide, &[0x0f, 0xbf]),
@@ -91,7 +93,7 @@ pub(super) fn load(chunk: &mut Chunk, insn: Insn, framer: FramerView<'_>) {
 }
 
 /// Makes of the program's answer, which is any number, 0 or 1.
-pub(super) fn answer(chunk: &mut Chunk) {
+pub(super) fn emit_boolean_answer(chunk: &mut Chunk) {
     // cmp rax, 1; sbb eax, eax; inc eax: less than 1 without a sign is 0 alone.
     chunk.raw(&[0x48, 0x83, 0xf8, 0x01, 0x19, 0xc0, 0xff, 0xc0]);
 }

@@ -1,9 +1,9 @@
 //! Loads and stores.
 
-use super::chunk::{Chunk, RAX, Width, mapped};
+use super::chunk::{Chunk, RAX, Width, map_register};
 use crate::insn::{Insn, class, mode, size};
 
-pub(super) fn load(chunk: &mut Chunk, insn: Insn) {
+pub(super) fn emit_load(chunk: &mut Chunk, insn: Insn) {
     let is_signed = insn.op & 0xe0 == mode::MEMSX;
     let (width, operation): (_, &[u8]) = match (insn.op & size::DW, is_signed) {
         (size::B, false) => (Width::Narrow, &[0x0f, 0xb6]),
@@ -14,13 +14,18 @@ pub(super) fn load(chunk: &mut Chunk, insn: Insn) {
         (size::W, true) => (Width::Wide, &[0x63]),
         _ => (Width::Wide, &[0x8b]),
     };
-    chunk.memory(width, operation, mapped(insn.dst), (mapped(insn.src), insn.offset.into()));
+    chunk.memory(
+        width,
+        operation,
+        map_register(insn.dst),
+        (map_register(insn.src), insn.offset.into()),
+    );
 }
 
-pub(super) fn store(chunk: &mut Chunk, insn: Insn) {
-    let at = (mapped(insn.dst), insn.offset.into());
+pub(super) fn emit_store(chunk: &mut Chunk, insn: Insn) {
+    let at = (map_register(insn.dst), insn.offset.into());
     let is_register = insn.class() == class::STX;
-    let reg = mapped(insn.src);
+    let reg = map_register(insn.src);
     let width = if insn.op & size::DW == size::DW { Width::Wide } else { Width::Narrow };
     if insn.op & size::DW == size::H {
         chunk.byte(0x66);

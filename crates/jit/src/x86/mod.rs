@@ -83,7 +83,7 @@ impl core::error::Error for EmitError {}
 ///
 /// # Errors
 /// If there is no room, or if this is no x86-64 with the System V calling convention.
-pub fn emit<'m>(
+pub fn emit_program<'m>(
     verified: &Verified<'_>,
     buffer: &mut [u8],
     places: &'m mut [u32],
@@ -91,7 +91,7 @@ pub fn emit<'m>(
     if cfg!(not(all(target_arch = "x86_64", unix))) {
         return Err(EmitError::Unsupported);
     }
-    emit_from(verified, None, buffer, places)
+    emit_with_framer(verified, None, buffer, places)
 }
 
 /// Returns true if a program's code leaves the stack alone, and all registers that belong to its
@@ -102,7 +102,7 @@ pub fn is_leaf(verified: &Verified<'_>) -> bool {
 }
 
 /// The same, of a program whose slots are in a frame, or where this framer says.
-fn emit_from<'m>(
+fn emit_with_framer<'m>(
     verified: &Verified<'_>,
     framer: Option<FramerView<'_>>,
     buffer: &mut [u8],
@@ -140,9 +140,9 @@ impl Emitter<'_, '_> {
     fn function(&mut self, function: &Function) -> Result<(), EmitError> {
         for index in function.range().rev() {
             let chunk = self.insn(function, index);
-            self.lay(&chunk)?;
+            self.prepend_chunk(&chunk)?;
             if index == function.range().start {
-                self.lay(&control::prologue(function, index == 0))?;
+                self.prepend_chunk(&control::build_prologue(function, index == 0))?;
             }
             self.places[index] = self.laid as u32;
         }
@@ -150,7 +150,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Puts code in front of what is there.
-    fn lay(&mut self, chunk: &Chunk) -> Result<(), EmitError> {
+    fn prepend_chunk(&mut self, chunk: &Chunk) -> Result<(), EmitError> {
         let code = chunk.code().ok_or(EmitError::NoRoom)?;
         let laid = self.laid + code.len();
         let start = self.buffer.len().checked_sub(laid).ok_or(EmitError::NoRoom)?;
@@ -174,11 +174,11 @@ impl Emitter<'_, '_> {
             class::LD if insn.op != 0 => self.wide(&mut chunk, index, insn),
             class::LD => {}
             class::LDX => match self.framer {
-                None => memory::load(&mut chunk, insn),
-                Some(framer) => direct::load(&mut chunk, insn, framer),
+                None => memory::emit_load(&mut chunk, insn),
+                Some(framer) => direct::emit_field_load(&mut chunk, insn, framer),
             },
-            class::ST | class::STX => memory::store(&mut chunk, insn),
-            class::ALU | class::ALU64 => arithmetic::arithmetic(&mut chunk, insn),
+            class::ST | class::STX => memory::emit_store(&mut chunk, insn),
+            class::ALU | class::ALU64 => arithmetic::emit_arithmetic(&mut chunk, insn),
             _ => self.control(&mut chunk, function, index, insn),
         }
         chunk

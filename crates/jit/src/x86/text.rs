@@ -7,7 +7,7 @@ use crate::frame::offset;
 use crate::helper::Helper;
 
 /// The code of a helper that compares `size` bytes at each edge: 1, 2, 4 or 8.
-pub(super) fn edges(chunk: &mut Chunk, size: u8) {
+pub(super) fn emit_edges_compare(chunk: &mut Chunk, size: u8) {
     // eax: where the string begins. That of a constant has bit 31 set: beyond all bytes.
     chunk.mov(Width::Narrow, RAX, RSI);
     // shr rsi, 32: its length.
@@ -48,7 +48,7 @@ pub(super) fn edges(chunk: &mut Chunk, size: u8) {
 ///
 /// The result is the bits that differ, at no cost: the filter tests it for zero anyway. If the
 /// bytes do not exist, the result is their end: not zero.
-pub(super) fn differ(chunk: &mut Chunk, count: u8) {
+pub(super) fn emit_differing_bits(chunk: &mut Chunk, count: u8) {
     let (first, last) = Helper::number_bytes(count);
     // rsi: where they begin, without an upper half. rax: where they end, which is less than 2^33.
     chunk.mov(Width::Narrow, RSI, RSI);
@@ -58,10 +58,10 @@ pub(super) fn differ(chunk: &mut Chunk, count: u8) {
     let beyond = chunk.jump_forward(Some(Condition::UnsignedGreater));
     // add rsi, [rdi + …]: their address.
     chunk.memory(Width::Wide, &[0x03], RSI, (RDI, offset::BYTES));
-    xor(chunk, first, RDX, 0);
+    emit_xor(chunk, first, RDX, 0);
     let width = if first == 8 { Width::Wide } else { Width::Narrow };
     if last > 0 {
-        xor(chunk, last, RCX, count - last);
+        emit_xor(chunk, last, RCX, count - last);
         chunk.group(Group::Or, width, RDX, RCX);
     }
     match first {
@@ -75,7 +75,7 @@ pub(super) fn differ(chunk: &mut Chunk, count: u8) {
 
 /// In place of a number its difference from so many bytes, `from` bytes behind rsi. Above 4 bytes
 /// of it there is nothing then.
-fn xor(chunk: &mut Chunk, size: u8, number: Reg, from: u8) {
+fn emit_xor(chunk: &mut Chunk, size: u8, number: Reg, from: u8) {
     let place = (RSI, from.into());
     match size {
         8 => chunk.memory(Width::Wide, &[0x33], number, place),

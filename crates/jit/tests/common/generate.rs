@@ -11,8 +11,8 @@ use trackway_testkit::Random;
 
 use super::Input;
 use super::asm::{
-    EXITS, alu, alu_register, call_function, copy, function, help, load, mov, store, store_number,
-    wide,
+    EXIT_INSN, alu_immediate, alu_register, call_function, call_helper, load,
+    load_function_address, load_immediate_64, mov_immediate, mov_register, store, store_immediate,
 };
 
 /// Random numbers, as programs like them.
@@ -52,22 +52,22 @@ impl Dice {
 /// Slots that programs are made for.
 pub(crate) const SLOTS: u64 = 64;
 const CELLS: u64 = 4;
-const NUMBERS: [u8; 9] = [0, 1, 2, 3, 4, 5, 7, 8, 9];
+const NUMBER_REGISTERS: [u8; 9] = [0, 1, 2, 3, 4, 5, 7, 8, 9];
 const SIZES: [(u8, u64); 4] = [(size::B, 1), (size::H, 2), (size::W, 4), (size::DW, 8)];
-const FRAME_KEPT: u8 = 6;
-const SPILL: i16 = -72;
+const FRAME_REGISTER: u8 = 6;
+const SPILL_OFFSET: i16 = -72;
 
 /// Returns the bytes in which words are offsets: text that matches and repeats itself, and numbers.
-pub(crate) fn input(dice: &mut Dice) -> Input {
+pub(crate) fn random_input(dice: &mut Dice) -> Input {
     let text = |dice: &mut Dice| (0..64).map(|_| dice.of(b"aab*\\\0")).collect();
     let slots =
-        (0..SLOTS).map(|_| if dice.next_below(3) == 0 { word(dice) } else { dice.number() });
+        (0..SLOTS).map(|_| if dice.next_below(3) == 0 { random_word(dice) } else { dice.number() });
     let slots = slots.collect();
     Input { slots, bytes: text(dice), constants: text(dice), cells: vec![0; CELLS as usize] }
 }
 
 /// A word, mostly one that makes sense.
-fn word(dice: &mut Dice) -> u64 {
+fn random_word(dice: &mut Dice) -> u64 {
     let (offset, length) = (dice.next_below(66) as u32, dice.next_below(20) as u32);
     Word { offset, length, is_constant: dice.next_below(2) == 0 }.to_bits()
 }
@@ -83,12 +83,12 @@ pub(crate) enum Dialect {
 }
 
 /// A program of one to five functions.
-pub(crate) fn program(dice: &mut Dice) -> Vec<Insn> {
-    program_in(Dialect::All, dice)
+pub(crate) fn random_program(dice: &mut Dice) -> Vec<Insn> {
+    random_program_in(Dialect::All, dice)
 }
 
 /// A program of a dialect.
-pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
+pub(crate) fn random_program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
     let count = if dialect == Dialect::Old { 1 } else { 1 + dice.next_below(5) as usize };
     let items = 1 + dice.next_below(30);
     let mut insns = Vec::new();
@@ -104,7 +104,8 @@ pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
             break;
         }
         starts.push(insns.len());
-        let body = Body { dialect, dice, index, count, in_any: &mut in_any, calls: Vec::new() };
+        let body =
+            FunctionBuilder { dialect, dice, index, count, in_any: &mut in_any, calls: Vec::new() };
         let (body, made) = body.make(items);
         calls.extend(made.into_iter().map(|(at, callee)| (at + insns.len(), callee)));
         insns.extend(body);
@@ -116,7 +117,7 @@ pub(crate) fn program_in(dialect: Dialect, dice: &mut Dice) -> Vec<Insn> {
 }
 
 /// A function in the making.
-struct Body<'a> {
+struct FunctionBuilder<'a> {
     dialect: Dialect,
     dice: &'a mut Dice,
     index: usize,
@@ -125,7 +126,7 @@ struct Body<'a> {
     calls: Vec<(usize, usize)>,
 }
 
-impl Body<'_> {
+impl FunctionBuilder<'_> {
     fn make(mut self, items: u64) -> (Vec<Insn>, Vec<(usize, usize)>) {
         let mut insns = self.beginning();
         let mut starts = Vec::new();
@@ -153,19 +154,19 @@ impl Body<'_> {
     /// Brings about what is known between items. A function's arguments are the frame and, in
     /// register 2, a number.
     fn beginning(&mut self) -> Vec<Insn> {
-        let mut insns = vec![copy(FRAME_KEPT, 1), store(size::DW, 10, SPILL, 1)];
-        insns.push(if self.index == 0 { self.frame_load(2) } else { copy(2, 2) });
+        let mut insns = vec![mov_register(FRAME_REGISTER, 1), store(size::DW, 10, SPILL_OFFSET, 1)];
+        insns.push(if self.index == 0 { self.frame_load(2) } else { mov_register(2, 2) });
         for register in [0, 1, 3, 4, 5, 7, 8, 9] {
             let number = self.dice.number();
-            let wide = wide(register, number);
+            let wide = load_immediate_64(register, number);
             match self.dice.next_below(3) {
                 0 => insns.push(self.frame_load(register)),
-                1 => insns.push(mov(register, number as i32)),
+                1 => insns.push(mov_immediate(register, number as i32)),
                 _ => insns.extend(wide),
             }
         }
         for slot in 1..=8 {
-            let register = self.dice.of(&NUMBERS);
+            let register = self.dice.of(&NUMBER_REGISTERS);
             insns.push(store(size::DW, 10, -8 * slot, register));
         }
         insns
@@ -174,15 +175,15 @@ impl Body<'_> {
     fn ending() -> Vec<Insn> {
         let mut insns = Vec::new();
         for slot in 1..=8 {
-            insns.push(alu(alu::MUL, 0, 31));
+            insns.push(alu_immediate(alu::MUL, 0, 31));
             insns.push(load(size::DW, 1, 10, -8 * slot));
             insns.push(alu_register(alu::ADD, 0, 1));
         }
         for register in [2, 3, 4, 5, 7, 8, 9] {
-            insns.push(alu(alu::MUL, 0, 31));
+            insns.push(alu_immediate(alu::MUL, 0, 31));
             insns.push(alu_register(alu::ADD, 0, register));
         }
-        insns.push(EXITS);
+        insns.push(EXIT_INSN);
         insns
     }
 
@@ -190,7 +191,7 @@ impl Body<'_> {
         let (size, bytes) = self.dice.of(&SIZES);
         let offset = self.dice.next_below(SLOTS * 8 / bytes) * bytes;
         let signed = size != size::DW && self.is_new() && self.dice.next_below(3) == 0;
-        let insn = load(size, dst, FRAME_KEPT, offset as i16);
+        let insn = load(size, dst, FRAME_REGISTER, offset as i16);
         Insn { op: if signed { class::LDX | mode::MEMSX | size } else { insn.op }, ..insn }
     }
 
@@ -204,7 +205,7 @@ impl Body<'_> {
         let class = self.dice.of(&[class::JMP, class::JMP32]);
         let source = self.dice.of(&[source::K, source::X]);
         let op = class | source | self.dice.of(&conditions) << 4;
-        let (dst, src) = (self.dice.of(&NUMBERS), self.dice.of(&NUMBERS));
+        let (dst, src) = (self.dice.of(&NUMBER_REGISTERS), self.dice.of(&NUMBER_REGISTERS));
         // Some extend what is compared with 64 bits without its sign; the standard and the kernel
         // with it.
         let mask = if self.is_new() { -1 } else { i32::MAX };
@@ -228,14 +229,14 @@ impl Body<'_> {
     }
 
     fn frame_load_number(&mut self) -> Insn {
-        let dst = self.dice.of(&NUMBERS);
+        let dst = self.dice.of(&NUMBER_REGISTERS);
         self.frame_load(dst)
     }
 
     fn arithmetic(&mut self) -> Insn {
         let class = self.dice.of(&[class::ALU, class::ALU64]);
         let operation = self.dice.next_below(14) as u8 * 16;
-        let (dst, src) = (self.dice.of(&NUMBERS), self.dice.of(&NUMBERS));
+        let (dst, src) = (self.dice.of(&NUMBER_REGISTERS), self.dice.of(&NUMBER_REGISTERS));
         let immediate = self.dice.number() as i32;
         let by_register = self.dice.next_below(2) == 0;
         let source = if by_register { source::X } else { source::K };
@@ -271,10 +272,10 @@ impl Body<'_> {
     fn stack(&mut self) -> Vec<Insn> {
         let (size, bytes) = self.dice.of(&SIZES);
         let offset = -64 + (self.dice.next_below(64 / bytes) * bytes) as i16;
-        let register = self.dice.of(&NUMBERS);
+        let register = self.dice.of(&NUMBER_REGISTERS);
         vec![match self.dice.next_below(3) {
             0 => store(size, 10, offset, register),
-            1 => store_number(size, 10, offset, self.dice.number() as i32),
+            1 => store_immediate(size, 10, offset, self.dice.number() as i32),
             _ => load(size, register, 10, offset),
         }]
     }
@@ -284,15 +285,17 @@ impl Body<'_> {
         let copied = self.dice.of(&[1, 3, 7, 9]);
         let moved = self.dice.next_below(4096) as i32 - 2048;
         let (base, offset) = match self.dice.next_below(3) {
-            0 => (copy(copied, 10), -(8 * (1 + self.dice.next_below(8)) as i32)),
-            1 => (copy(copied, FRAME_KEPT), 8 * self.dice.next_below(SLOTS) as i32),
-            _ => (load(size::DW, copied, 10, SPILL), 8 * self.dice.next_below(SLOTS) as i32),
+            0 => (mov_register(copied, 10), -(8 * (1 + self.dice.next_below(8)) as i32)),
+            1 => (mov_register(copied, FRAME_REGISTER), 8 * self.dice.next_below(SLOTS) as i32),
+            _ => (load(size::DW, copied, 10, SPILL_OFFSET), 8 * self.dice.next_below(SLOTS) as i32),
         };
-        let moves = self.dice.of(&[alu(alu::ADD, copied, moved), alu(alu::SUB, copied, -moved)]);
-        let dst = self.dice.of(&NUMBERS);
+        let moves = self
+            .dice
+            .of(&[alu_immediate(alu::ADD, copied, moved), alu_immediate(alu::SUB, copied, -moved)]);
+        let dst = self.dice.of(&NUMBER_REGISTERS);
         let mut insns = vec![base, moves, load(size::DW, dst, copied, (offset - moved) as i16)];
         if dst != copied {
-            insns.push(mov(copied, moved));
+            insns.push(mov_immediate(copied, moved));
         }
         insns
     }
@@ -304,9 +307,9 @@ impl Body<'_> {
             let other = self.dice.of(&[0, 7, 8, 9]);
             let offset = -8 * (1 + self.dice.next_below(8) as i16);
             insns.push(match self.dice.next_below(3) {
-                0 => copy(register, other),
+                0 => mov_register(register, other),
                 1 => load(size::DW, register, 10, offset),
-                _ => mov(register, self.dice.number() as i32),
+                _ => mov_immediate(register, self.dice.number() as i32),
             });
         }
         insns
@@ -317,21 +320,21 @@ impl Body<'_> {
         if matches!(helper, Helper::Any | Helper::TailCall) {
             return Vec::new();
         }
-        let mut insns = vec![copy(1, FRAME_KEPT)];
+        let mut insns = vec![mov_register(1, FRAME_REGISTER)];
         for register in 2..=helper.arguments() as u8 {
             insns.extend(match (helper, register) {
                 (Helper::Count | Helper::Changed | Helper::Rate, 2) => {
-                    vec![mov(2, self.dice.next_below(CELLS + 1) as i32)]
+                    vec![mov_immediate(2, self.dice.next_below(CELLS + 1) as i32)]
                 }
-                (Helper::Element, 3) => vec![mov(3, self.dice.next_below(17) as i32)],
+                (Helper::Element, 3) => vec![mov_immediate(3, self.dice.next_below(17) as i32)],
                 (Helper::Sum | Helper::Least | Helper::Greatest, 3) => {
-                    vec![mov(3, self.dice.next_below(17) as i32)]
+                    vec![mov_immediate(3, self.dice.next_below(17) as i32)]
                 }
-                (Helper::Element, 4) => vec![mov(4, self.dice.next_below(8) as i32)],
+                (Helper::Element, 4) => vec![mov_immediate(4, self.dice.next_below(8) as i32)],
                 _ => self.word_or_number(register),
             });
         }
-        insns.push(help(helper));
+        insns.push(call_helper(helper));
         insns.extend(self.after_call());
         insns
     }
@@ -339,16 +342,16 @@ impl Body<'_> {
     fn word_or_number(&mut self, register: u8) -> Vec<Insn> {
         let offset = 8 * self.dice.next_below(SLOTS) as i16;
         match self.dice.next_below(3) {
-            0 => wide(register, word(self.dice)).to_vec(),
-            1 => vec![load(size::DW, register, FRAME_KEPT, offset)],
-            _ => wide(register, self.dice.number()).to_vec(),
+            0 => load_immediate_64(register, random_word(self.dice)).to_vec(),
+            1 => vec![load(size::DW, register, FRAME_REGISTER, offset)],
+            _ => load_immediate_64(register, self.dice.number()).to_vec(),
         }
     }
 
     /// A call of the next function: so none is left out between others.
     fn call(&mut self, at: usize) -> Vec<Insn> {
         let callee = self.index + 1;
-        let mut insns = vec![copy(1, FRAME_KEPT)];
+        let mut insns = vec![mov_register(1, FRAME_REGISTER)];
         self.calls.push((at + insns.len(), callee));
         self.in_any[callee] |= self.in_any[self.index];
         insns.push(call_function(0));
@@ -358,20 +361,20 @@ impl Body<'_> {
 
     fn any(&mut self, at: usize) -> Vec<Insn> {
         let callee = self.index + 1;
-        let mut insns = vec![copy(1, FRAME_KEPT)];
+        let mut insns = vec![mov_register(1, FRAME_REGISTER)];
         insns.extend(self.word_or_number(2));
-        insns.push(mov(3, 1 + self.dice.next_below(16) as i32));
+        insns.push(mov_immediate(3, 1 + self.dice.next_below(16) as i32));
         self.calls.push((at + insns.len(), callee));
         self.in_any[callee] = true;
-        insns.extend(function(4, 0));
-        insns.push(help(Helper::Any));
+        insns.extend(load_function_address(4, 0));
+        insns.push(call_helper(Helper::Any));
         insns.extend(self.after_call());
         insns
     }
 }
 
 /// Something else in one to three places.
-pub(crate) fn damaged(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
+pub(crate) fn damage_program(bytes: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..1 + dice.next_below(3) {
         let at = dice.next_below(bytes.len() as u64 / 8) as usize * 8;

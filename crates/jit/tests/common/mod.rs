@@ -14,22 +14,22 @@ use trackway_jit::listing::Listing;
 use trackway_jit::program::Program;
 use trackway_jit::verify::{Rejection, Rules, State, Verified, verify};
 use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
-use trackway_testkit::{AtTheEnd, Executable, Guarded};
+use trackway_testkit::{Executable, GuardedBytes, GuardedValue};
 
 /// A program's bytes.
-pub(crate) fn bytes(insns: &[Insn]) -> Vec<u8> {
+pub(crate) fn encode_insns(insns: &[Insn]) -> Vec<u8> {
     insns.iter().flat_map(|insn| insn.encode()).collect()
 }
 
 /// Verifies with as much memory as can be needed.
-pub(crate) fn verified(bytes: &[u8], rules: Rules) -> Result<Verified<'_>, Rejection> {
+pub(crate) fn verify_program(bytes: &[u8], rules: Rules) -> Result<Verified<'_>, Rejection> {
     let program = Program::new(bytes).expect("1 to 4096 instructions");
     let mut memory = vec![State::FREE; program.len()];
     verify(program, rules, &mut memory)
 }
 
 /// Returns the program as text, for the message of a failed test.
-pub(crate) fn listing(bytes: &[u8]) -> String {
+pub(crate) fn format_listing(bytes: &[u8]) -> String {
     Program::new(bytes).map_or(String::new(), |program| Listing(program).to_string())
 }
 
@@ -44,7 +44,7 @@ extern "C" fn time_ns() -> u64 {
     TIME_NS.get()
 }
 
-extern "C" fn random() -> u64 {
+extern "C" fn next_random() -> u64 {
     RANDOM.set(RANDOM.get().wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
     RANDOM.get()
 }
@@ -71,17 +71,17 @@ pub(crate) struct Effect {
     pub(crate) cells: Vec<u64>,
 }
 
-fn prepared(input: &Input) -> Vec<Cell> {
+fn prepare_cells(input: &Input) -> Vec<Cell> {
     TIME_NS.set(1_000_000);
     RANDOM.set(42);
     input.cells.iter().map(|&cell| Cell::new(cell)).collect()
 }
 
-fn effect(answer: u64, cells: &[Cell]) -> Effect {
+fn collect_effect(answer: u64, cells: &[Cell]) -> Effect {
     Effect { answer, cells: cells.iter().map(|cell| cell.load(Ordering::Relaxed)).collect() }
 }
 
-fn filled<'a>(environment: &'a Environment<'a>, input: &'a Input) -> Frame<'a> {
+fn fill_frame<'a>(environment: &'a Environment<'a>, input: &'a Input) -> Frame<'a> {
     let mut frame = Frame::new(environment, &input.bytes);
     for &slot in &input.slots {
         assert!(frame.push(slot), "at most 64 slots");
@@ -90,19 +90,19 @@ fn filled<'a>(environment: &'a Environment<'a>, input: &'a Input) -> Frame<'a> {
 }
 
 /// Interprets an alternative's programs.
-pub(crate) fn interpreted(programs: &[Verified<'_>], input: &Input) -> (Effect, Outcome) {
-    interpret(programs, input).expect("no fault")
+pub(crate) fn interpret_programs(programs: &[Verified<'_>], input: &Input) -> (Effect, Outcome) {
+    try_interpret_programs(programs, input).expect("no fault")
 }
 
 /// The same, if the frame is one for these programs.
-pub(crate) fn interpret(
+pub(crate) fn try_interpret_programs(
     programs: &[Verified<'_>],
     input: &Input,
 ) -> Result<(Effect, Outcome), Fault> {
-    let cells = prepared(input);
-    let environment = Environment::new(&input.constants, &cells, time_ns, random);
-    let outcome = interpret::run(programs, &filled(&environment, input))?;
-    Ok((effect(outcome.answer, &cells), outcome))
+    let cells = prepare_cells(input);
+    let environment = Environment::new(&input.constants, &cells, time_ns, next_random);
+    let outcome = interpret::run(programs, &fill_frame(&environment, input))?;
+    Ok((collect_effect(outcome.answer, &cells), outcome))
 }
 
 /// A program's machine code, with the place of each instruction's.
@@ -117,7 +117,7 @@ impl Machine {
         let len = verified.program().len();
         let mut code = vec![0xcc; len * INSN_CODE_BYTES_MAX];
         let mut places = vec![0; len + 1];
-        let size = x86::emit(verified, &mut code, &mut places).expect("room").size_bytes;
+        let size = x86::emit_program(verified, &mut code, &mut places).expect("room").size_bytes;
         code.truncate(size);
         let pages = Executable::new(&code);
         Self { code, places, pages }
@@ -130,9 +130,9 @@ impl Machine {
 
     /// The same, for a program of so many slots.
     pub(crate) fn run_of(&self, slots: usize, input: &Input) -> u64 {
-        let cells = prepared(input);
-        let environment = Environment::new(&input.constants, &cells, time_ns, random);
-        let frame = filled(&environment, input);
+        let cells = prepare_cells(input);
+        let environment = Environment::new(&input.constants, &cells, time_ns, next_random);
+        let frame = fill_frame(&environment, input);
         // SAFETY: the program's own code; its callers have verified it for this many slots.
         unsafe { frame.run(self.entry(), slots) }
     }
@@ -146,13 +146,13 @@ impl Machine {
 
 /// Runs an alternative's programs as machine code. The frame ends where a page without access
 /// begins, and so do the bytes that its words speak of.
-pub(crate) fn executed(programs: &[Verified<'_>], input: &Input) -> Effect {
+pub(crate) fn execute_programs(programs: &[Verified<'_>], input: &Input) -> Effect {
     let machines: Vec<Machine> = programs.iter().map(Machine::new).collect();
     let entries: Vec<Option<Entry>> =
         machines.iter().map(|machine| Some(machine.entry())).collect();
-    let cells = prepared(input);
-    let (bytes, constants) = (Guarded::new(&input.bytes), Guarded::new(&input.constants));
-    let environment = Environment::new(constants.bytes(), &cells, time_ns, random);
+    let cells = prepare_cells(input);
+    let (bytes, constants) = (GuardedBytes::new(&input.bytes), GuardedBytes::new(&input.constants));
+    let environment = Environment::new(constants.bytes(), &cells, time_ns, next_random);
     // SAFETY: the entries are the programs' own code, and stay until the end of this function.
     let environment = unsafe { environment.with_entries(&entries) };
     let input = Input { bytes: Vec::new(), ..input.clone() };
@@ -160,11 +160,11 @@ pub(crate) fn executed(programs: &[Verified<'_>], input: &Input) -> Effect {
     for &slot in &input.slots {
         assert!(frame.push(slot), "at most 64 slots");
     }
-    let frame = AtTheEnd::new(frame);
+    let frame = GuardedValue::new(frame);
     let slots = programs[0].rules().slots;
     // SAFETY: the code of the first program, verified for so many slots.
     let answer = unsafe { frame.get().run(machines[0].entry(), slots) };
-    effect(answer, &cells)
+    collect_effect(answer, &cells)
 }
 
 /// Verifies and runs a program in both ways; its answer, which is the same.
@@ -172,11 +172,11 @@ pub(crate) fn executed(programs: &[Verified<'_>], input: &Input) -> Effect {
 /// # Panics
 /// If it is rejected, or if the ways differ.
 #[track_caller]
-pub(crate) fn answer(insns: &[Insn], input: &Input) -> u64 {
-    let bytes = bytes(insns);
-    let verified = match verified(&bytes, Rules::new(input.slots.len())) {
+pub(crate) fn verify_and_run(insns: &[Insn], input: &Input) -> u64 {
+    let bytes = encode_insns(insns);
+    let verified = match verify_program(&bytes, Rules::new(input.slots.len())) {
         Ok(verified) => verified,
-        Err(rejection) => panic!("{rejection}\n{}", listing(&bytes)),
+        Err(rejection) => panic!("{rejection}\n{}", format_listing(&bytes)),
     };
     run_both(&[verified], input).answer
 }
@@ -187,12 +187,12 @@ pub(crate) fn answer(insns: &[Insn], input: &Input) -> u64 {
 /// If the ways differ, or if there were more steps than the verifier has said.
 #[track_caller]
 pub(crate) fn run_both(programs: &[Verified<'_>], input: &Input) -> Effect {
-    let (interpreted, outcome) = interpreted(programs, input);
+    let (interpreted, outcome) = interpret_programs(programs, input);
     let steps: u64 = programs.iter().map(|program| program.summary().steps).sum();
     assert!(outcome.steps <= steps, "{} steps of {steps}", outcome.steps);
     if cfg!(target_arch = "x86_64") {
-        let shown = || listing(programs[0].program().bytes());
-        let executed = executed(programs, input);
+        let shown = || format_listing(programs[0].program().bytes());
+        let executed = execute_programs(programs, input);
         assert_eq!(executed, interpreted, "left: machine code; right: interpreter\n{}", shown());
     }
     interpreted

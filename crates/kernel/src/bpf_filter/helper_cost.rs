@@ -17,8 +17,8 @@ use crate::bpf_filter::translate::jump_target;
 /// Number of registers, with the stack's end.
 const REGISTERS: usize = 11;
 /// Registers of a helper's strings.
-const TEXT: usize = 2;
-const OTHER: usize = 3;
+const TEXT_REGISTER: usize = 2;
+const OTHER_REGISTER: usize = 3;
 
 /// The known contents of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,7 @@ pub(crate) fn find_string_calls(verified: &Verified<'_>) -> Vec<StringCall> {
             if let (CALL, call::HELPER, Some(helper)) = (insn.op, insn.src, helper)
                 && is_string_helper(helper)
             {
-                let (text, other) = (state[TEXT], state[OTHER]);
+                let (text, other) = (state[TEXT_REGISTER], state[OTHER_REGISTER]);
                 calls.push(StringCall { at, helper, text, other, times: function.times() });
             }
             if let Some(target) = jump_target(at, insn) {
@@ -168,15 +168,15 @@ mod tests {
     const MOV: u8 = class::ALU64 | alu::MOV;
     const END: Insn = Insn { op: EXIT, dst: 0, src: 0, offset: 0, immediate: 0 };
 
-    fn load(dst: u8, src: u8, slot: i16) -> Insn {
+    fn load_slot(dst: u8, src: u8, slot: i16) -> Insn {
         Insn { op: LOAD, dst, src, offset: 8 * slot, immediate: 0 }
     }
 
-    fn mov(dst: u8, src: u8) -> Insn {
+    fn move_register(dst: u8, src: u8) -> Insn {
         Insn { op: MOV | source::X, dst, src, ..Insn::default() }
     }
 
-    fn constant(dst: u8, bits: u64) -> [Insn; 2] {
+    fn load_constant(dst: u8, bits: u64) -> [Insn; 2] {
         let upper = Insn { immediate: (bits >> 32) as i32, ..Insn::default() };
         [Insn { op: LDDW, dst, immediate: bits as i32, ..Insn::default() }, upper]
     }
@@ -185,7 +185,7 @@ mod tests {
         Insn { op: CALL, immediate: helper as i32, ..Insn::default() }
     }
 
-    fn known(insns: &[Insn]) -> Vec<StringCall> {
+    fn find_calls_in(insns: &[Insn]) -> Vec<StringCall> {
         let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
         let program = Program::new(&bytes).expect("a program");
         let mut states = vec![Memory::FREE; program.len() + 1];
@@ -195,18 +195,24 @@ mod tests {
     #[test]
     fn registers_stay_known_after_calls_and_jumps() {
         let skip = Insn { op: class::JMP | jump::JEQ, offset: 1, ..Insn::default() };
-        let mut insns = vec![mov(6, 1), load(7, 6, 2), mov(2, 7)];
-        insns.extend(constant(3, 0xffff_0001_8000_0002));
-        insns.extend([call_helper(Helper::StringContains), skip, load(7, 6, 1)]);
-        insns.extend([mov(1, 6), mov(2, 7), load(3, 6, 0), call_helper(Helper::StringMatches)]);
+        let mut insns = vec![move_register(6, 1), load_slot(7, 6, 2), move_register(2, 7)];
+        insns.extend(load_constant(3, 0xffff_0001_8000_0002));
+        insns.extend([call_helper(Helper::StringContains), skip, load_slot(7, 6, 1)]);
         insns.extend([
-            mov(1, 6),
-            mov(3, 0),
-            load(2, 6, 0),
+            move_register(1, 6),
+            move_register(2, 7),
+            load_slot(3, 6, 0),
+            call_helper(Helper::StringMatches),
+        ]);
+        insns.extend([
+            move_register(1, 6),
+            move_register(3, 0),
+            load_slot(2, 6, 0),
             call_helper(Helper::StringCompare),
             END,
         ]);
-        let found: Vec<_> = known(&insns).iter().map(|call| (call.text, call.other)).collect();
+        let found: Vec<_> =
+            find_calls_in(&insns).iter().map(|call| (call.text, call.other)).collect();
         let word = KnownValue::Constant(0xffff_0001_8000_0002);
         let expected = [
             (KnownValue::Slot(2), word),
@@ -222,17 +228,17 @@ mod tests {
         let function = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate: 3, ..END };
         let three = Insn { op: MOV, dst: 3, immediate: 5, ..END };
         let insns = [
-            load(2, 1, 0),
+            load_slot(2, 1, 0),
             three,
             function,
             Insn::default(),
             call_helper(Helper::Any),
             END,
-            load(2, 1, 1),
+            load_slot(2, 1, 1),
             call_helper(Helper::StringHash),
             END,
         ];
-        let calls = known(&insns);
+        let calls = find_calls_in(&insns);
         let times = trackway_jit::ELEMENTS_MAX as u64;
         assert_eq!((calls[0].text, calls[0].times, calls.len()), (KnownValue::Slot(1), times, 1));
         assert_eq!(steps_max(&calls, |_| false, |_| 10), times * (CALL_STEPS + 10 * HASH_STEP));

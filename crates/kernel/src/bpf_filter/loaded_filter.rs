@@ -38,7 +38,7 @@ impl LoadedFilter {
         let btf = load_btf(&translated.btf.types)
             .map_err(|error| LoadError::Unavailable(error.into()))?;
         let fds = (map.fd(), masks.as_ref().map_or(-1, ArrayMap::fd));
-        let program = match load(translated, fds, &btf, &mut []) {
+        let program = match load_with_maps(translated, fds, &btf, &mut []) {
             Ok(program) => program,
             // The verifier's refusals have other error numbers.
             Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
@@ -47,7 +47,7 @@ impl LoadedFilter {
             // A second try for the log, which may be too long for an accepted program.
             Err(error) => {
                 let mut log = vec![0; LOG_BYTES];
-                let _ = load(translated, fds, &btf, &mut log);
+                let _ = load_with_maps(translated, fds, &btf, &mut log);
                 let end = log.iter().position(|&byte| byte == 0).unwrap_or(0);
                 let log = String::from_utf8_lossy(&log[..end]).into_owned();
                 return Err(LoadError::Refused(error.into(), log));
@@ -79,7 +79,7 @@ impl LoadedFilter {
 }
 
 /// Loads a program with the descriptors of the maps of its area and its masks.
-fn load(
+fn load_with_maps(
     translated: &TranslatedFilter,
     (area, masks): (i32, i32),
     btf: &OwnedFd,

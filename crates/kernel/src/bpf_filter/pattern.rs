@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// Returns all texts of at most `length` of these bytes.
-    fn texts(of: &[u8], length: usize) -> Vec<Vec<u8>> {
+    fn all_texts_of(of: &[u8], length: usize) -> Vec<Vec<u8>> {
         let mut all = vec![Vec::new()];
         let mut last = 0;
         for _ in 0..length {
@@ -164,26 +164,28 @@ mod tests {
     }
 
     /// Matches by plain recursion.
-    fn plain(text: &[u8], pattern: &[u8]) -> bool {
+    fn matches_by_recursion(text: &[u8], pattern: &[u8]) -> bool {
         match pattern {
             [] => text.is_empty(),
-            [b'*', rest @ ..] => (0..=text.len()).any(|start| plain(&text[start..], rest)),
+            [b'*', rest @ ..] => {
+                (0..=text.len()).any(|start| matches_by_recursion(&text[start..], rest))
+            }
             [b'\\', byte, rest @ ..] | [byte, rest @ ..] => {
-                text.first() == Some(byte) && plain(&text[1..], rest)
+                text.first() == Some(byte) && matches_by_recursion(&text[1..], rest)
             }
         }
     }
 
     #[test]
     fn all_short_patterns_take_what_they_say() {
-        let (texts, patterns) = (texts(b"ab*\\", 4), texts(b"a*b\\", 5));
+        let (texts, patterns) = (all_texts_of(b"ab*\\", 4), all_texts_of(b"a*b\\", 5));
         for pattern in &patterns {
             let automaton = Letters::parse_pattern(pattern).build_automaton().expect("few letters");
             let part = Letters::parse_part(pattern).build_automaton().expect("few letters");
             for text in &texts {
                 assert_eq!(
                     automaton.passes(text),
-                    plain(text, pattern),
+                    matches_by_recursion(text, pattern),
                     "{} in {}",
                     pattern.escape_ascii(),
                     text.escape_ascii()

@@ -8,7 +8,7 @@ use trackway_jit::insn::{
     CALL, EXIT, Insn, LDDW, LDDW_FUNCTION, STACK_END, alu, call, class, jump, source,
 };
 use trackway_jit::program::Program;
-use trackway_jit::scan::{Known, Scan};
+use trackway_jit::scan::{KnownValue, Scan};
 use trackway_jit::verify::Verified;
 
 use super::{helper_cost, search, state, text, value};
@@ -372,7 +372,7 @@ fn replace_helper_call(
     let Some(helper) = Helper::from_number(insn.immediate) else { return Err(Unsupported::Long) };
     let argument = |register| input.scan.known(at, register);
     let code = || match argument(SCALAR) {
-        Some(Known::Number(code)) => Some(code),
+        Some(KnownValue::Number(code)) => Some(code),
         _ => None,
     };
     let scalar = || code().and_then(Scalar::from_code);
@@ -401,7 +401,7 @@ fn replace_helper_call(
         Helper::StringHash => HelperFunction::Hash,
         Helper::Element => HelperFunction::Element(scalar().ok_or(unknown)?),
         Helper::Any => match argument(FUNCTION) {
-            Some(Known::Function(start)) => {
+            Some(KnownValue::Function(start)) => {
                 let &(function, _) = input.functions.get(&start).ok_or(unknown)?;
                 HelperFunction::Any(scalar().ok_or(unknown)?, function)
             }
@@ -413,7 +413,7 @@ fn replace_helper_call(
                 Helper::Least => Fold::Least,
                 _ => Fold::Greatest,
             };
-            HelperFunction::Fold(code().and_then(Scalar::integer).ok_or(unknown)?, fold)
+            HelperFunction::Fold(code().and_then(Scalar::from_integer_code).ok_or(unknown)?, fold)
         }
         Helper::FloatCompare => HelperFunction::FloatCompare,
         Helper::Count => HelperFunction::Count(input.memory.cells),

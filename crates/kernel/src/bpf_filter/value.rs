@@ -42,7 +42,7 @@ impl Scalar {
     }
 
     /// Returns the representation of an integer's code; `None` for floats.
-    pub(crate) fn integer(code: i64) -> Option<Self> {
+    pub(crate) fn from_integer_code(code: i64) -> Option<Self> {
         Self::from_code(code).filter(|_| code != trackway_schema::Scalar::F64 as i64)
     }
 

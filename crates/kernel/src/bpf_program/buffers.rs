@@ -226,7 +226,7 @@ impl Memory for Buffers {
 #[cfg(test)]
 mod tests {
     use trackway_filter::layout::{Layout as Kinds, Member, Type};
-    use trackway_testkit::skipped;
+    use trackway_testkit::report_skipped;
 
     use super::*;
     use crate::bpf_program::attach::LoadedProgram;
@@ -245,7 +245,9 @@ mod tests {
     #[test]
     fn unfiltered_deep_events_have_their_own_counter() {
         const CALLS: u64 = 100;
-        let Ok(catalogue) = Catalogue::open() else { return skipped("no events can be seen") };
+        let Ok(catalogue) = Catalogue::open() else {
+            return report_skipped("no events can be seen");
+        };
         let sides = ["syscalls:sys_enter_lchown", "syscalls:sys_exit_lchown"];
         let events = catalogue.select(&Selection::new(&sides).expect("patterns"));
         let events = events.expect("they are there").events;
@@ -254,7 +256,9 @@ mod tests {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from).max(64);
         let made = Buffers::new(layout, cpus, BufferMode::Discard)
             .and_then(|buffers| Ok((buffers, FilterMaps::new(cpus, 1, asked)?)));
-        let Ok((buffers, mut memory)) = made else { return skipped("the kernel gives no BPF") };
+        let Ok((buffers, mut memory)) = made else {
+            return report_skipped("the kernel gives no BPF");
+        };
         let [enter, exit] = [0, 1].map(|at| EventPlan::from_record(&events[at], 3000));
         let kinds = Kinds {
             fields: vec![Member {

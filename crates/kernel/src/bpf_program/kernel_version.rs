@@ -61,7 +61,7 @@ impl PreemptionGuard {
 
     /// Returns the guard that programs on raw tracepoints need, if any. Error: such programs are
     /// impossible.
-    pub(super) fn needed(btf: &Btf) -> Result<Option<Self>, ()> {
+    pub(super) fn find_if_needed(btf: &Btf) -> Result<Option<Self>, ()> {
         if !KernelVersion::running().ok_or(())?.preempts_raw_programs() {
             return Ok(None);
         }

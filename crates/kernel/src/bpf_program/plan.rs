@@ -20,7 +20,7 @@ use crate::catalogue::model::{
 /// Longest text with its NUL, and longest sequence, in bytes.
 pub const VARIABLE_BYTES_MAX: u32 = 256;
 /// LTTng's log level of kernel events.
-const LEVEL: u8 = 6;
+const KERNEL_EVENT_LEVEL: u8 = 6;
 
 /// The data that offsets of steps refer to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,7 +232,7 @@ impl EventPlan {
     pub fn from_arguments(event: &Event, btf: &Btf, payload_max: u32) -> Option<Self> {
         let mut reads = arguments::find_reads(event, btf)?.into_iter();
         let mut plan = Self::empty(event, DataSource::Arguments, None);
-        plan.guard = PreemptionGuard::needed(btf).ok()?;
+        plan.guard = PreemptionGuard::find_if_needed(btf).ok()?;
         for field in &event.fields {
             let read = reads.next();
             let group = step_for(field).zip(read).map(|((kind, _), read)| {
@@ -250,7 +250,7 @@ impl EventPlan {
             description: EventDescription {
                 provider: String::new(),
                 name: event.lttng_name().into_owned(),
-                level: LEVEL,
+                level: KERNEL_EVENT_LEVEL,
                 fields: Vec::new(),
             },
             meanings: Vec::new(),
@@ -493,7 +493,7 @@ mod tests {
     use super::*;
     use crate::catalogue::model::{Length, Member, Structure};
 
-    fn field(name: &str, kind: FieldShape, size: u32) -> Field {
+    fn build_field(name: &str, kind: FieldShape, size: u32) -> Field {
         Field {
             name: name.into(),
             type_text: String::new(),
@@ -506,28 +506,30 @@ mod tests {
         }
     }
 
-    fn event(source: Source, fields: Vec<Field>) -> Event {
+    fn build_event(source: Source, fields: Vec<Field>) -> Event {
         Event { subsystem: "made".into(), name: "made_up".into(), id: None, source, fields }
     }
 
     #[test]
     fn each_field_is_recorded_or_omitted() {
         let number = || FieldShape::Integer(Scalar::U32);
-        let mut fields =
-            vec![field("rest", FieldShape::TrailingText, 0), field("some", number(), 4)];
-        fields.push(field(
+        let mut fields = vec![
+            build_field("rest", FieldShape::TrailingText, 0),
+            build_field("some", number(), 4),
+        ];
+        fields.push(build_field(
             "long",
             FieldShape::Text(VARIABLE_BYTES_MAX + 1),
             VARIABLE_BYTES_MAX + 1,
         ));
-        fields.push(field("end", FieldShape::Trailing(Scalar::U8), 1));
-        fields.extend((0..FIELDS_MAX).map(|at| field(&format!("n{at}"), number(), 4)));
+        fields.push(build_field("end", FieldShape::Trailing(Scalar::U8), 1));
+        fields.extend((0..FIELDS_MAX).map(|at| build_field(&format!("n{at}"), number(), 4)));
         let count = fields.len();
-        let plan = EventPlan::from_record(&event(Source::Tracepoint, fields.clone()), 3500);
+        let plan = EventPlan::from_record(&build_event(Source::Tracepoint, fields.clone()), 3500);
         assert_eq!(plan.description.fields.len(), FIELDS_MAX);
         let last = format!("n{}", FIELDS_MAX - 1);
         assert_eq!(plan.omitted_fields, ["rest", "long", "end", &last]);
-        let plan = EventPlan::from_record(&event(Source::Tracepoint, fields), 40);
+        let plan = EventPlan::from_record(&build_event(Source::Tracepoint, fields), 40);
         assert_eq!(plan.description.fields.len(), 10);
         assert_eq!(plan.omitted_fields.len(), count - 10);
     }
@@ -551,11 +553,11 @@ mod tests {
         let argument = |name: &str, number, bytes| Field {
             argument: Some(number),
             pointee: structure(bytes),
-            ..field(name, FieldShape::Integer(Scalar::U64), 8)
+            ..build_field(name, FieldShape::Integer(Scalar::U64), 8)
         };
         let source = Source::Syscall { number: Some(1), phase: Phase::Enter, is_compat: false };
         let large = 4 * crate::bpf_program::pointer_fields::STRUCTURES_BYTES_MAX;
-        let made = event(source, vec![argument("a", 0, large), argument("b", 1, 4 * count)]);
+        let made = build_event(source, vec![argument("a", 0, large), argument("b", 1, 4 * count)]);
         let plan = EventPlan::from_record(&made, 3500);
         let fields = &plan.description.fields;
         assert_eq!((&*fields[0].name, &*fields[1].name, &*fields[2].name), ("a", "b", "b_m0"));

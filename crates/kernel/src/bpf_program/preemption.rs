@@ -19,7 +19,7 @@
 use std::sync::atomic::Ordering;
 
 use trackway_jit::insn::{alu, jump};
-use trackway_sys::thread::{CpuSet, tid};
+use trackway_sys::thread::{CpuSet, current_tid};
 
 use super::attach::{AttachedProgram, LoadedProgram};
 use super::codegen::{PASS, STACK, helper, stack};
@@ -195,10 +195,10 @@ const fn word_offset(event: usize, word: i32) -> i32 {
 
 impl Preemption {
     /// Probes the running kernel.
-    pub(super) fn find(btf: &Btf) -> Self {
+    pub(super) fn probe(btf: &Btf) -> Self {
         let task = |member: &str| member_offset(btf, "task_struct", member);
         let of = |event: &str| Some(btf.find(Class::Typedef, &format!("btf_trace_{event}"))?.id);
-        let Ok(guard) = PreemptionGuard::needed(btf) else {
+        let Ok(guard) = PreemptionGuard::find_if_needed(btf) else {
             return Self::unknown("it preempts programs and has no bpf_preempt_disable");
         };
         let probe = PreemptionProbe {
@@ -325,7 +325,8 @@ impl PreemptionProbe {
         for _ in 0..TRIES_MAX {
             for cpu in 0..CPUS_MAX {
                 [WAKING, WAKEUP].into_iter().for_each(|event| observations.clear(event));
-                if trackway_sys::thread::cpu() == cpu || CpuSet::only(cpu).apply().is_err() {
+                if trackway_sys::thread::current_cpu() == cpu || CpuSet::only(cpu).apply().is_err()
+                {
                     continue;
                 }
                 let [before, after] = [WAKING, WAKEUP].map(|event| {
@@ -354,7 +355,7 @@ impl PreemptionProbe {
         asm.call_kernel(helper::GET_CURRENT_PID_TGID);
         asm.alui(alu::LSH, 0, 32);
         asm.alui(alu::RSH, 0, 32);
-        asm.jumpi(jump::JNE, 0, tid().cast_signed(), out);
+        asm.jumpi(jump::JNE, 0, current_tid().cast_signed(), out);
         if let (WAKING | WAKEUP, Some(name)) = (event, self.name) {
             asm.load(1, 6, name);
             asm.load_wide(2, STOPPER_NAME);

@@ -41,7 +41,7 @@ impl RegisterLayout {
         let thread = btf.find(Class::Struct, "task_struct")?;
         let of_thread = |name: &str| Some(btf.find_member(thread.id, name)?.bit_offset / 8);
         let (task_tid, task_status) = (of_thread("pid")?, of_thread("thread_info.status")?);
-        let guard = PreemptionGuard::needed(btf).ok()?;
+        let guard = PreemptionGuard::find_if_needed(btf).ok()?;
         Some(Self { arguments, compat_arguments, result, number, task_tid, task_status, guard })
     }
 }

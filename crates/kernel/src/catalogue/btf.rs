@@ -174,12 +174,12 @@ pub struct SectionVariable {
     pub size: u32,
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     let word = bytes.get(at..)?.first_chunk()?;
     Some(u32::from_le_bytes(*word))
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u32> {
+fn read_u32s(bytes: &[u8]) -> impl Iterator<Item = u32> {
     let (words, _) = bytes.as_chunks::<4>();
     words.iter().map(|word| u32::from_le_bytes(*word))
 }
@@ -199,13 +199,13 @@ impl Btf {
         if bytes.len() as u64 > BTF_BYTES_MAX {
             return Err(at(0, "longer than a kernel's types are"));
         }
-        let header = word(&bytes, 4).unwrap_or(0) as usize;
+        let header = read_u32(&bytes, 4).unwrap_or(0) as usize;
         if header < HEADER_BYTES {
             return Err(at(4, "a header that is too short"));
         }
         let section = |field: usize| -> Option<(usize, usize)> {
-            let from = header.checked_add(word(&bytes, field)? as usize)?;
-            let to = from.checked_add(word(&bytes, field + 4)? as usize)?;
+            let from = header.checked_add(read_u32(&bytes, field)? as usize)?;
+            let to = from.checked_add(read_u32(&bytes, field + 4)? as usize)?;
             (to <= bytes.len()).then_some((from, to))
         };
         let types = section(8).ok_or(at(8, "types beyond the end"))?;
@@ -270,11 +270,11 @@ impl Btf {
     pub fn find(&self, class: Class, name: &str) -> Option<Type<'_>> {
         let index = self.by_name.get_or_init(|| {
             let named = self.types().filter(|of| !of.name.is_empty());
-            let mut index: Vec<_> = named.map(|of| (hash(of.name), of.id)).collect();
+            let mut index: Vec<_> = named.map(|of| (hash_name(of.name), of.id)).collect();
             index.sort_unstable();
             index
         });
-        let wanted = hash(name);
+        let wanted = hash_name(name);
         let first = index.partition_point(|&(hash, _)| hash < wanted);
         index[first..]
             .iter()
@@ -301,7 +301,7 @@ impl Btf {
         let has_bits = of.flag;
         let (parts, _) = if is_aggregate { of.extra } else { &[] }.as_chunks::<12>();
         parts.iter().map(move |part| {
-            let mut words = words(part);
+            let mut words = read_u32s(part);
             let mut next = || words.next().unwrap_or_default();
             let (name, type_id, place) = (next(), next(), next());
             let bits = if has_bits { place >> 24 } else { 0 };
@@ -360,7 +360,7 @@ impl Btf {
             _ => usize::MAX,
         };
         bytes.chunks_exact(step).map(move |part| {
-            let mut words = words(part);
+            let mut words = read_u32s(part);
             let mut next = || words.next().unwrap_or_default();
             let (name, low) = (next(), next());
             let value = match (step, is_signed) {
@@ -376,7 +376,7 @@ impl Btf {
     pub fn parameters<'btf>(&'btf self, of: &Type<'btf>) -> impl Iterator<Item = (&'btf str, u32)> {
         let (parts, _) = if of.class == Class::FuncProto { of.extra } else { &[] }.as_chunks::<8>();
         parts.iter().map(|part| {
-            let mut words = words(part);
+            let mut words = read_u32s(part);
             let name = words.next().unwrap_or_default();
             (self.string(name), words.next().unwrap_or_default())
         })
@@ -386,7 +386,7 @@ impl Btf {
     pub fn section_variables(&self, of: &Type<'_>) -> impl Iterator<Item = SectionVariable> {
         let (parts, _) = if of.class == Class::Datasec { of.extra } else { &[] }.as_chunks::<12>();
         parts.iter().map(|part| {
-            let mut words = words(part);
+            let mut words = read_u32s(part);
             let mut next = || words.next().unwrap_or_default();
             SectionVariable { type_id: next(), offset: next(), size: next() }
         })
@@ -395,7 +395,7 @@ impl Btf {
     /// Returns the element type and the length of an array.
     pub fn elements(&self, of: &Type<'_>) -> Option<(u32, u32)> {
         let is_array = of.class == Class::Array;
-        let mut words = words(of.extra).take_while(|_| is_array);
+        let mut words = read_u32s(of.extra).take_while(|_| is_array);
         let element = words.next()?;
         Some((element, words.nth(1)?))
     }
@@ -411,7 +411,7 @@ impl Btf {
             Class::Pointer => Some(Scalar::U64),
             Class::Enum | Class::Enum64 => sized(of.size_or_type, of.flag),
             Class::Int => {
-                let about = word(of.extra, 0)?;
+                let about = read_u32(of.extra, 0)?;
                 let encoding = about >> 24 & 0xf;
                 let is_whole = about & 0xff == of.size_or_type.checked_mul(8)?;
                 match encoding {
@@ -429,7 +429,7 @@ impl Btf {
         let (mut front, mut back, mut id) = (String::new(), String::new(), id);
         for _ in 0..CHAIN_MAX {
             let Some(of) = self.get(id) else {
-                return named(&front, "", "void", &back);
+                return format_declaration(&front, "", "void", &back);
             };
             let word = match of.class {
                 Class::Pointer => {
@@ -441,14 +441,18 @@ impl Btf {
                     if back.starts_with('*') || back.is_empty() { "const " } else { "" }
                 }
                 Class::Volatile | Class::Restrict | Class::TypeTag => "",
-                Class::Struct => return named(&front, "struct ", of.name, &back),
-                Class::Union => return named(&front, "union ", of.name, &back),
-                Class::Forward if of.flag => return named(&front, "union ", of.name, &back),
-                Class::Forward => return named(&front, "struct ", of.name, &back),
-                Class::Enum | Class::Enum64 => return named(&front, "enum ", of.name, &back),
-                Class::FuncProto => return named(&front, "", "function", &back),
-                Class::Array => return named(&front, "", "array", &back),
-                _ => return named(&front, "", of.name, &back),
+                Class::Struct => return format_declaration(&front, "struct ", of.name, &back),
+                Class::Union => return format_declaration(&front, "union ", of.name, &back),
+                Class::Forward if of.flag => {
+                    return format_declaration(&front, "union ", of.name, &back);
+                }
+                Class::Forward => return format_declaration(&front, "struct ", of.name, &back),
+                Class::Enum | Class::Enum64 => {
+                    return format_declaration(&front, "enum ", of.name, &back);
+                }
+                Class::FuncProto => return format_declaration(&front, "", "function", &back),
+                Class::Array => return format_declaration(&front, "", "array", &back),
+                _ => return format_declaration(&front, "", of.name, &back),
             };
             if !front.contains(word) {
                 front.push_str(word);
@@ -502,14 +506,14 @@ struct MemberCollector {
     left: usize,
 }
 
-fn named(front: &str, tag: &str, name: &str, back: &str) -> String {
+fn format_declaration(front: &str, tag: &str, name: &str, back: &str) -> String {
     let name = if name.is_empty() { "(no name)" } else { name };
     let space = if back.is_empty() { "" } else { " " };
     format!("{front}{tag}{name}{space}{back}")
 }
 
 /// Hashes with FNV-1a, 32 bits; equal hashes are compared by name.
-fn hash(name: &str) -> u32 {
+fn hash_name(name: &str) -> u32 {
     name.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
@@ -525,7 +529,7 @@ struct TypeHeader {
 impl TypeHeader {
     fn read(bytes: &[u8], offset: usize) -> Option<Self> {
         let head = bytes.get(offset..)?.first_chunk::<TYPE_BYTES>()?;
-        let mut words = words(head);
+        let mut words = read_u32s(head);
         let (name, info, size_or_type) = (words.next()?, words.next()?, words.next()?);
         let class = Class::ALL.get((info >> 24 & 0x1f).checked_sub(1)? as usize)?;
         Some(Self {
@@ -544,12 +548,12 @@ impl NameLookup for Btf {
             let mut index = Vec::new();
             for of in self.types() {
                 let each = (0..).zip(self.enumerators(&of));
-                index.extend(each.map(|(place, (name, _))| (hash(name), of.id, place)));
+                index.extend(each.map(|(place, (name, _))| (hash_name(name), of.id, place)));
             }
             index.sort_unstable();
             index
         });
-        let wanted = hash(name);
+        let wanted = hash_name(name);
         let first = index.partition_point(|&(hash, ..)| hash < wanted);
         index[first..].iter().take_while(|&&(hash, ..)| hash == wanted).find_map(
             |&(_, id, place)| {

@@ -418,27 +418,27 @@ pub fn is_current_folder(value: u64) -> bool {
 }
 
 /// Returns names of `ioctl` requests.
-pub fn requests() -> Arc<Symbols> {
+pub fn ioctl_request_names() -> Arc<Symbols> {
     names::find_set("ioctl").unwrap_or_default()
 }
 
 /// Returns names of file types in modes.
-pub fn file_types() -> Arc<Symbols> {
+pub fn file_type_names() -> Arc<Symbols> {
     names::find_set("file_type").unwrap_or_default()
 }
 
 /// Returns names of signals.
-pub fn signals() -> Arc<Symbols> {
+pub fn signal_names() -> Arc<Symbols> {
     names::find_set("signal").unwrap_or_default()
 }
 
 /// Returns names of special values of signal handlers.
-pub fn handler_addresses() -> Arc<Symbols> {
+pub fn signal_handler_names() -> Arc<Symbols> {
     names::find_set("handler").unwrap_or_default()
 }
 
 /// Returns the name of the null address.
-pub fn null_address() -> Arc<Symbols> {
+pub fn null_address_name() -> Arc<Symbols> {
     names::find_set("null").unwrap_or_default()
 }
 
@@ -486,7 +486,7 @@ mod tests {
     fn numbers_are_those_of_the_c_library() {
         let header = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
         let Ok(text) = std::fs::read_to_string(header) else {
-            trackway_testkit::skipped(format!("{header} is not installed"));
+            trackway_testkit::report_skipped(format!("{header} is not installed"));
             return;
         };
         let numbers: HashMap<&str, u32> = text

@@ -30,13 +30,13 @@ pub(crate) fn tokenize(text: &str) -> Option<Vec<Token<'_>>> {
             return None;
         }
         let (token, length) = match first {
-            b'"' => quoted(rest)?,
-            b'0'..=b'9' => number(rest)?,
+            b'"' => read_quoted(rest)?,
+            b'0'..=b'9' => read_number(rest)?,
             b'A'..=b'Z' | b'a'..=b'z' | b'_' => {
                 let length = rest.bytes().take_while(|&byte| is_word(byte)).count();
                 (Token::Word(&rest[..length]), length)
             }
-            b'\'' => character(rest)?,
+            b'\'' => read_character(rest)?,
             _ => {
                 const LONG: [&str; 9] = ["->", "<<", ">>", "&&", "||", "==", "!=", "<=", ">="];
                 let sign = LONG.into_iter().find(|sign| rest.starts_with(sign));
@@ -54,7 +54,7 @@ const fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }
 
-fn quoted(text: &str) -> Option<(Token<'_>, usize)> {
+fn read_quoted(text: &str) -> Option<(Token<'_>, usize)> {
     let mut is_escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
         match byte {
@@ -67,14 +67,14 @@ fn quoted(text: &str) -> Option<(Token<'_>, usize)> {
 }
 
 /// Reads an ASCII character without escapes.
-fn character(text: &str) -> Option<(Token<'_>, usize)> {
+fn read_character(text: &str) -> Option<(Token<'_>, usize)> {
     match text.as_bytes() {
         [_, c @ 0x20..=0x7e, b'\'', ..] => Some((Token::Number(u64::from(*c)), 3)),
         _ => None,
     }
 }
 
-fn number(text: &str) -> Option<(Token<'_>, usize)> {
+fn read_number(text: &str) -> Option<(Token<'_>, usize)> {
     let length = text.bytes().take_while(|&byte| is_word(byte)).count();
     let digits = text[..length].trim_end_matches(['u', 'U', 'l', 'L']);
     let value = match digits.as_bytes() {
@@ -114,12 +114,13 @@ impl Parser<'_, '_> {
     fn binary(&mut self, least: u8) -> Option<u64> {
         let mut left = self.unary()?;
         while let Some(&Token::Sign(sign)) = self.tokens.first() {
-            let Some(strength) = precedence(sign).filter(|&strength| strength >= least) else {
+            let Some(strength) = operator_precedence(sign).filter(|&strength| strength >= least)
+            else {
                 break;
             };
             self.tokens = &self.tokens[1..];
             let right = self.deeper(|parser| parser.binary(strength + 1))?;
-            left = apply(sign, left, right)?;
+            left = apply_operator(sign, left, right)?;
         }
         Some(left)
     }
@@ -139,7 +140,7 @@ impl Parser<'_, '_> {
                 Some(number)
             }
             Token::Word("sizeof") => {
-                let (bytes, rest) = size_of(rest)?;
+                let (bytes, rest) = parse_type_size(rest)?;
                 self.tokens = rest;
                 Some(bytes)
             }
@@ -163,7 +164,7 @@ impl Parser<'_, '_> {
                     let bytes = cast_bytes(&self.tokens[..length]);
                     self.tokens = &self.tokens[length..];
                     let value = self.deeper(Self::unary)?;
-                    return Some(truncate(value, bytes));
+                    return Some(truncate_to_bytes(value, bytes));
                 }
                 self.tokens = rest;
                 let value = self.deeper(|parser| parser.binary(0))?;
@@ -175,7 +176,7 @@ impl Parser<'_, '_> {
 }
 
 /// Returns the precedence of an operator.
-fn precedence(sign: &str) -> Option<u8> {
+fn operator_precedence(sign: &str) -> Option<u8> {
     Some(match sign {
         "|" => 1,
         "^" => 2,
@@ -187,7 +188,7 @@ fn precedence(sign: &str) -> Option<u8> {
     })
 }
 
-fn apply(sign: &str, left: u64, right: u64) -> Option<u64> {
+fn apply_operator(sign: &str, left: u64, right: u64) -> Option<u64> {
     let shift = || u32::try_from(right).ok().filter(|&bits| bits < 64);
     Some(match sign {
         "|" => left | right,
@@ -235,7 +236,7 @@ fn cast_bytes(cast: &[Token<'_>]) -> usize {
     scalar.map_or(8, |scalar| scalar.size_bytes())
 }
 
-fn truncate(value: u64, bytes: usize) -> u64 {
+fn truncate_to_bytes(value: u64, bytes: usize) -> u64 {
     match bytes {
         1 => value & 0xff,
         2 => value & 0xffff,
@@ -245,7 +246,7 @@ fn truncate(value: u64, bytes: usize) -> u64 {
 }
 
 /// Returns the size of a type in brackets, and the tokens after them.
-fn size_of<'a, 'text>(tokens: &'a [Token<'text>]) -> Option<(u64, &'a [Token<'text>])> {
+fn parse_type_size<'a, 'text>(tokens: &'a [Token<'text>]) -> Option<(u64, &'a [Token<'text>])> {
     let end = tokens.iter().position(|token| *token == Token::Sign(")"))?;
     let is_open = tokens.first() == Some(&Token::Sign("("));
     let inside = tokens.get(1..end).filter(|_| is_open)?;
@@ -257,7 +258,7 @@ fn size_of<'a, 'text>(tokens: &'a [Token<'text>]) -> Option<(u64, &'a [Token<'te
 mod tests {
     use super::*;
 
-    fn of(text: &str) -> Option<u64> {
+    fn evaluate_text(text: &str) -> Option<u64> {
         let lookup = |name: &str| (name == "SEVEN").then_some(7);
         evaluate(&tokenize(text)?, &lookup)
     }
@@ -284,7 +285,7 @@ mod tests {
             ("'a'", 97),
             ("!0", 1),
         ] {
-            assert_eq!(of(text), Some(expected), "{text}");
+            assert_eq!(evaluate_text(text), Some(expected), "{text}");
         }
     }
 
@@ -295,7 +296,7 @@ mod tests {
         for text in
             ["", "SIX", "1 +", "(1", "1 / 0", "1 << 64", "1 2", "\"a\"", "REC->a", &deep, &long]
         {
-            assert_eq!(of(text), None, "{text}");
+            assert_eq!(evaluate_text(text), None, "{text}");
         }
         assert!(
             tokenize("\"open").is_none() && tokenize("'ab'").is_none() && tokenize("0xg").is_none()

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::model::{Symbol, Symbols};
 
-type Pairs = &'static [(&'static str, u64)];
+type NameValues = &'static [(&'static str, u64)];
 
 /// Constants of the C library's headers.
 macro_rules! libc {
@@ -24,38 +24,38 @@ macro_rules! dependent {
 }
 
 /// Names of values of one kind: the bits of `mask` are one of `choices`; others are `flags`.
-struct Set {
+struct NameSet {
     name: &'static str,
     mask: u64,
-    choices: &'static [Pairs],
-    flags: &'static [Pairs],
+    choices: &'static [NameValues],
+    flags: &'static [NameValues],
 }
 
-const fn choices(name: &'static str, choices: &'static [Pairs]) -> Set {
-    Set { name, mask: u32::MAX as u64, choices, flags: &[] }
+const fn choice_set(name: &'static str, choices: &'static [NameValues]) -> NameSet {
+    NameSet { name, mask: u32::MAX as u64, choices, flags: &[] }
 }
 
-const fn flags(name: &'static str, flags: &'static [Pairs]) -> Set {
-    Set { name, mask: 0, choices: &[], flags }
+const fn flag_set(name: &'static str, flags: &'static [NameValues]) -> NameSet {
+    NameSet { name, mask: 0, choices: &[], flags }
 }
 
-const fn mixed(
+const fn mixed_set(
     name: &'static str,
     mask: u64,
-    choices: &'static [Pairs],
-    flags: &'static [Pairs],
-) -> Set {
-    Set { name, mask, choices, flags }
+    choices: &'static [NameValues],
+    flags: &'static [NameValues],
+) -> NameSet {
+    NameSet { name, mask, choices, flags }
 }
 
 /// Returns the set with this name.
 pub(crate) fn find_set(name: &str) -> Option<Arc<Symbols>> {
     static MADE: LazyLock<Vec<(&'static str, Arc<Symbols>)>> = LazyLock::new(|| {
-        let made = |pairs: &[Pairs]| -> Vec<Symbol> {
+        let made = |pairs: &[NameValues]| -> Vec<Symbol> {
             let pairs = pairs.iter().copied().flatten();
             pairs.map(|&(name, value)| Symbol { value, name: name.into() }).collect()
         };
-        let one = |set: &Set| {
+        let one = |set: &NameSet| {
             let choice_mask = set.mask;
             let (choices, flags) = (made(set.choices), made(set.flags));
             (set.name, Arc::new(Symbols { choice_mask, choices, flags, hidden: 0 }))
@@ -67,27 +67,27 @@ pub(crate) fn find_set(name: &str) -> Option<Arc<Symbols>> {
 }
 
 /// Returns the names of errors by number: those of programs, and those that only tracers see.
-pub fn errors() -> impl Iterator<Item = (&'static str, u64)> {
+pub fn error_names() -> impl Iterator<Item = (&'static str, u64)> {
     ERRORS.iter().chain(RESTARTS).copied()
 }
 
 /// Returns the name of an error's number.
 pub fn error_name(errno: i32) -> Option<&'static str> {
     let number = u64::try_from(errno).ok()?;
-    errors().find(|&(_, value)| value == number).map(|(name, _)| name)
+    error_names().find(|&(_, value)| value == number).map(|(name, _)| name)
 }
 
-const OPEN: Pairs = libc!(
+const OPEN: NameValues = libc!(
     O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT
     O_TMPFILE O_DIRECTORY O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH
 );
-const LARGE_FILE: Pairs = &[("O_LARGEFILE", 0o100000)];
-const CLOCKS: Pairs = libc!(
+const LARGE_FILE: NameValues = &[("O_LARGEFILE", 0o100000)];
+const CLOCKS: NameValues = libc!(
     CLOCK_REALTIME CLOCK_MONOTONIC CLOCK_PROCESS_CPUTIME_ID CLOCK_THREAD_CPUTIME_ID
     CLOCK_MONOTONIC_RAW CLOCK_REALTIME_COARSE CLOCK_MONOTONIC_COARSE CLOCK_BOOTTIME
     CLOCK_REALTIME_ALARM CLOCK_BOOTTIME_ALARM CLOCK_TAI
 );
-const SIGNALS: Pairs = libc!(
+const SIGNALS: NameValues = libc!(
     SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 SIGSEGV SIGUSR2
     SIGPIPE SIGALRM SIGTERM SIGSTKFLT SIGCHLD SIGCONT SIGSTOP SIGTSTP SIGTTIN SIGTTOU SIGURG
     SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO SIGPWR SIGSYS
@@ -95,7 +95,7 @@ const SIGNALS: Pairs = libc!(
 /// Signals from 32 on, by the kernel's numbers, as in strace: the C library reserves the first two,
 /// so its SIGRTMIN is SIGRT_2 here.
 #[rustfmt::skip]
-const REAL_TIME_SIGNALS: Pairs = &[
+const REAL_TIME_SIGNALS: NameValues = &[
     ("SIGRTMIN", 32), ("SIGRT_1", 33), ("SIGRT_2", 34), ("SIGRT_3", 35), ("SIGRT_4", 36),
     ("SIGRT_5", 37), ("SIGRT_6", 38), ("SIGRT_7", 39), ("SIGRT_8", 40), ("SIGRT_9", 41),
     ("SIGRT_10", 42), ("SIGRT_11", 43), ("SIGRT_12", 44), ("SIGRT_13", 45), ("SIGRT_14", 46),
@@ -104,20 +104,20 @@ const REAL_TIME_SIGNALS: Pairs = &[
     ("SIGRT_25", 57), ("SIGRT_26", 58), ("SIGRT_27", 59), ("SIGRT_28", 60), ("SIGRT_29", 61),
     ("SIGRT_30", 62), ("SIGRT_31", 63), ("SIGRT_32", 64),
 ];
-const CLONE: Pairs = libc!(
+const CLONE: NameValues = libc!(
     CLONE_VM CLONE_FS CLONE_FILES CLONE_SIGHAND CLONE_PIDFD CLONE_PTRACE CLONE_VFORK CLONE_PARENT
     CLONE_THREAD CLONE_NEWNS CLONE_SYSVSEM CLONE_SETTLS CLONE_PARENT_SETTID CLONE_CHILD_CLEARTID
     CLONE_DETACHED CLONE_UNTRACED CLONE_CHILD_SETTID CLONE_NEWCGROUP CLONE_NEWUTS CLONE_NEWIPC
     CLONE_NEWUSER CLONE_NEWPID CLONE_NEWNET CLONE_IO
 );
 /// linux/sched.h: flags of clone3(2) only.
-const CLONE_BEYOND: Pairs = &[
+const CLONE_BEYOND: NameValues = &[
     ("CLONE_NEWTIME", 0x80),
     ("CLONE_CLEAR_SIGHAND", 0x1_0000_0000),
     ("CLONE_INTO_CGROUP", 0x2_0000_0000),
 ];
-const SOCKET_FLAGS: Pairs = libc!(SOCK_NONBLOCK SOCK_CLOEXEC);
-const RESOURCES: Pairs = &[
+const SOCKET_FLAGS: NameValues = libc!(SOCK_NONBLOCK SOCK_CLOEXEC);
+const RESOURCES: NameValues = &[
     ("RLIMIT_CPU", 0),
     ("RLIMIT_FSIZE", 1),
     ("RLIMIT_DATA", 2),
@@ -136,7 +136,7 @@ const RESOURCES: Pairs = &[
     ("RLIMIT_RTTIME", 15),
 ];
 /// linux/bpf.h, `enum bpf_cmd`.
-const BPF: Pairs = &[
+const BPF: NameValues = &[
     ("BPF_MAP_CREATE", 0),
     ("BPF_MAP_LOOKUP_ELEM", 1),
     ("BPF_MAP_UPDATE_ELEM", 2),
@@ -176,24 +176,24 @@ const BPF: Pairs = &[
     ("BPF_TOKEN_CREATE", 36),
 ];
 /// linux/futex.h.
-const FUTEX: Pairs = libc!(
+const FUTEX: NameValues = libc!(
     FUTEX_WAIT FUTEX_WAKE FUTEX_FD FUTEX_REQUEUE FUTEX_CMP_REQUEUE FUTEX_WAKE_OP FUTEX_LOCK_PI
     FUTEX_UNLOCK_PI FUTEX_TRYLOCK_PI FUTEX_WAIT_BITSET FUTEX_WAKE_BITSET FUTEX_WAIT_REQUEUE_PI
     FUTEX_CMP_REQUEUE_PI
 );
-const MADVISE: Pairs = libc!(
+const MADVISE: NameValues = libc!(
     MADV_NORMAL MADV_RANDOM MADV_SEQUENTIAL MADV_WILLNEED MADV_DONTNEED MADV_FREE MADV_REMOVE
     MADV_DONTFORK MADV_DOFORK MADV_HWPOISON MADV_SOFT_OFFLINE MADV_MERGEABLE MADV_UNMERGEABLE
     MADV_HUGEPAGE MADV_NOHUGEPAGE MADV_DONTDUMP MADV_DODUMP MADV_WIPEONFORK MADV_KEEPONFORK
     MADV_COLD MADV_PAGEOUT MADV_POPULATE_READ MADV_POPULATE_WRITE
 );
-const FILE_COMMANDS: Pairs = libc!(
+const FILE_COMMANDS: NameValues = libc!(
     F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETLK F_SETLK F_SETLKW F_SETOWN F_GETOWN
     F_OFD_GETLK F_OFD_SETLK F_OFD_SETLKW F_SETLEASE F_GETLEASE F_NOTIFY F_CANCELLK
     F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
 );
 /// linux/fcntl.h
-const FILE_COMMANDS_MORE: Pairs = &[
+const FILE_COMMANDS_MORE: NameValues = &[
     ("F_SETSIG", 10),
     ("F_GETSIG", 11),
     ("F_SETOWN_EX", 15),
@@ -203,13 +203,13 @@ const FILE_COMMANDS_MORE: Pairs = &[
     ("F_SET_RW_HINT", 1036),
 ];
 /// asm-generic/ioctls.h and linux/sockios.h: common requests.
-const REQUESTS: Pairs = libc!(
+const REQUESTS: NameValues = libc!(
     TCGETS TCSETS TCSETSW TCSETSF TCSBRK TCXONC TCFLSH TIOCEXCL TIOCNXCL TIOCSCTTY TIOCGPGRP
     TIOCSPGRP TIOCOUTQ TIOCSTI TIOCGWINSZ TIOCSWINSZ TIOCMGET TIOCMSET FIONREAD FIONBIO FIOCLEX
     FIONCLEX FIOASYNC TIOCNOTTY TIOCGSID TIOCGPTN TIOCSPTLCK
 );
 /// linux/sockios.h, linux/fs.h, linux/if_tun.h, linux/perf_event.h, linux/rtc.h.
-const REQUESTS_OF_DEVICES: Pairs = &[
+const REQUESTS_OF_DEVICES: NameValues = &[
     ("SIOCGIFNAME", 0x8910),
     ("SIOCGIFCONF", 0x8912),
     ("SIOCGIFFLAGS", 0x8913),
@@ -246,18 +246,18 @@ const REQUESTS_OF_DEVICES: Pairs = &[
     ("PERF_EVENT_IOC_SET_BPF", 0x4004_2408),
     ("RTC_RD_TIME", 0x8024_7009),
 ];
-const FAMILIES: Pairs = libc!(
+const FAMILIES: NameValues = libc!(
     AF_UNSPEC AF_UNIX AF_INET AF_AX25 AF_IPX AF_APPLETALK AF_NETROM AF_BRIDGE AF_ATMPVC AF_X25
     AF_INET6 AF_ROSE AF_NETBEUI AF_SECURITY AF_KEY AF_NETLINK AF_PACKET AF_RDS AF_PPPOX AF_IB
     AF_MPLS AF_CAN AF_TIPC AF_BLUETOOTH AF_ALG AF_NFC AF_VSOCK AF_XDP
 );
-const PROTOCOLS: Pairs = libc!(
+const PROTOCOLS: NameValues = libc!(
     IPPROTO_IP IPPROTO_ICMP IPPROTO_IGMP IPPROTO_TCP IPPROTO_EGP IPPROTO_UDP IPPROTO_DCCP
     IPPROTO_IPV6 IPPROTO_GRE IPPROTO_ESP IPPROTO_AH IPPROTO_ICMPV6 IPPROTO_SCTP IPPROTO_UDPLITE
     IPPROTO_RAW IPPROTO_MPTCP
 );
 /// Options after their level, which is the previous argument.
-const SOCKET_OPTIONS: Pairs = dependent!(libc::SOL_SOCKET;
+const SOCKET_OPTIONS: NameValues = dependent!(libc::SOL_SOCKET;
     SO_DEBUG SO_REUSEADDR SO_TYPE SO_ERROR SO_DONTROUTE SO_BROADCAST SO_SNDBUF SO_RCVBUF
     SO_KEEPALIVE SO_OOBINLINE SO_NO_CHECK SO_PRIORITY SO_LINGER SO_BSDCOMPAT SO_REUSEPORT
     SO_PASSCRED SO_PEERCRED SO_RCVLOWAT SO_SNDLOWAT SO_RCVTIMEO SO_SNDTIMEO SO_BINDTODEVICE
@@ -265,26 +265,26 @@ const SOCKET_OPTIONS: Pairs = dependent!(libc::SOL_SOCKET;
     SO_PROTOCOL SO_DOMAIN SO_RXQ_OVFL SO_PEEK_OFF SO_LOCK_FILTER SO_BUSY_POLL SO_ATTACH_BPF
     SO_INCOMING_CPU SO_COOKIE SO_ZEROCOPY
 );
-const IP_OPTIONS: Pairs = dependent!(libc::SOL_IP;
+const IP_OPTIONS: NameValues = dependent!(libc::SOL_IP;
     IP_TOS IP_TTL IP_HDRINCL IP_OPTIONS IP_RECVOPTS IP_RETOPTS IP_PKTINFO IP_MTU_DISCOVER IP_RECVERR
     IP_RECVTTL IP_RECVTOS IP_MTU IP_FREEBIND IP_TRANSPARENT IP_ORIGDSTADDR IP_MINTTL
     IP_BIND_ADDRESS_NO_PORT IP_MULTICAST_IF IP_MULTICAST_TTL IP_MULTICAST_LOOP IP_ADD_MEMBERSHIP
     IP_DROP_MEMBERSHIP
 );
-const IPV6_OPTIONS: Pairs = dependent!(libc::SOL_IPV6;
+const IPV6_OPTIONS: NameValues = dependent!(libc::SOL_IPV6;
     IPV6_UNICAST_HOPS IPV6_MULTICAST_IF IPV6_MULTICAST_HOPS IPV6_MULTICAST_LOOP
     IPV6_ADD_MEMBERSHIP IPV6_DROP_MEMBERSHIP IPV6_MTU_DISCOVER IPV6_MTU IPV6_RECVERR IPV6_V6ONLY
     IPV6_RECVPKTINFO IPV6_PKTINFO IPV6_RECVHOPLIMIT IPV6_HOPLIMIT IPV6_RECVTCLASS IPV6_TCLASS
     IPV6_FREEBIND
 );
-const TCP_OPTIONS: Pairs = dependent!(libc::SOL_TCP;
+const TCP_OPTIONS: NameValues = dependent!(libc::SOL_TCP;
     TCP_NODELAY TCP_MAXSEG TCP_CORK TCP_KEEPIDLE TCP_KEEPINTVL TCP_KEEPCNT TCP_SYNCNT TCP_LINGER2
     TCP_DEFER_ACCEPT TCP_WINDOW_CLAMP TCP_INFO TCP_QUICKACK TCP_CONGESTION TCP_MD5SIG
     TCP_USER_TIMEOUT TCP_FASTOPEN TCP_TIMESTAMP TCP_REPAIR TCP_ULP TCP_FASTOPEN_CONNECT
     TCP_ZEROCOPY_RECEIVE TCP_INQ TCP_NOTSENT_LOWAT
 );
 /// linux/udp.h, linux/netlink.h, linux/if_packet.h.
-const OTHER_OPTIONS: Pairs = &[
+const OTHER_OPTIONS: NameValues = &[
     ("UDP_CORK", 17 << 32 | 1),
     ("UDP_SEGMENT", 17 << 32 | 103),
     ("UDP_GRO", 17 << 32 | 104),
@@ -301,10 +301,10 @@ const OTHER_OPTIONS: Pairs = &[
     ("PACKET_FANOUT", 263 << 32 | 18),
 ];
 /// Flags of fcntl(2) after its command; `O_RDONLY` for none.
-const FILE_FLAGS: Pairs = dependent!(libc::F_SETFL;
+const FILE_FLAGS: NameValues = dependent!(libc::F_SETFL;
     O_RDONLY O_WRONLY O_RDWR O_APPEND O_NONBLOCK O_SYNC O_DSYNC O_ASYNC O_DIRECT O_NOATIME
 );
-const FILE_COMMANDS_TAKE: &[Pairs] = &[
+const FILE_COMMANDS_TAKE: &[NameValues] = &[
     FILE_FLAGS,
     dependent!(libc::F_SETFD; FD_CLOEXEC),
     dependent!(libc::F_ADD_SEALS;
@@ -312,7 +312,7 @@ const FILE_COMMANDS_TAKE: &[Pairs] = &[
     ),
 ];
 /// Arguments of prctl(2) after its option.
-const PRCTL_TAKES: &[Pairs] = &[
+const PRCTL_TAKES: &[NameValues] = &[
     dependent!(libc::PR_SET_PDEATHSIG;
         SIGHUP SIGINT SIGQUIT SIGABRT SIGKILL SIGUSR1 SIGUSR2 SIGPIPE SIGALRM SIGTERM SIGCHLD
         SIGCONT SIGSTOP
@@ -322,11 +322,11 @@ const PRCTL_TAKES: &[Pairs] = &[
         PR_CAP_AMBIENT_IS_SET PR_CAP_AMBIENT_RAISE PR_CAP_AMBIENT_LOWER PR_CAP_AMBIENT_CLEAR_ALL
     ),
 ];
-const MESSAGE: Pairs = libc!(
+const MESSAGE: NameValues = libc!(
     MSG_OOB MSG_PEEK MSG_DONTROUTE MSG_CTRUNC MSG_TRUNC MSG_DONTWAIT MSG_EOR MSG_WAITALL
     MSG_CONFIRM MSG_ERRQUEUE MSG_NOSIGNAL MSG_MORE MSG_WAITFORONE MSG_FASTOPEN MSG_CMSG_CLOEXEC
 );
-const PRCTL: Pairs = libc!(
+const PRCTL: NameValues = libc!(
     PR_SET_PDEATHSIG PR_GET_PDEATHSIG PR_GET_DUMPABLE PR_SET_DUMPABLE PR_GET_KEEPCAPS
     PR_SET_KEEPCAPS PR_GET_TIMING PR_SET_TIMING PR_SET_NAME PR_GET_NAME PR_GET_SECCOMP
     PR_SET_SECCOMP PR_CAPBSET_READ PR_CAPBSET_DROP PR_GET_TSC PR_SET_TSC PR_SET_TIMERSLACK
@@ -334,7 +334,7 @@ const PRCTL: Pairs = libc!(
     PR_GET_NO_NEW_PRIVS PR_GET_TID_ADDRESS PR_SET_THP_DISABLE PR_GET_THP_DISABLE PR_CAP_AMBIENT
     PR_SET_VMA PR_SET_PTRACER
 );
-const PTRACE: Pairs = libc!(
+const PTRACE: NameValues = libc!(
     PTRACE_TRACEME PTRACE_PEEKTEXT PTRACE_PEEKDATA PTRACE_PEEKUSER PTRACE_POKETEXT
     PTRACE_POKEDATA PTRACE_POKEUSER PTRACE_CONT PTRACE_KILL PTRACE_SINGLESTEP
     PTRACE_ATTACH PTRACE_DETACH PTRACE_SYSCALL
@@ -342,33 +342,33 @@ const PTRACE: Pairs = libc!(
     PTRACE_SETREGSET PTRACE_SEIZE PTRACE_INTERRUPT PTRACE_LISTEN PTRACE_PEEKSIGINFO
 );
 /// Values of x86 only, which the C library lacks elsewhere (asm/ptrace-abi.h, asm/mman.h).
-const PTRACE_X86: Pairs = &[
+const PTRACE_X86: NameValues = &[
     ("PTRACE_GETREGS", 12),
     ("PTRACE_SETREGS", 13),
     ("PTRACE_GETFPREGS", 14),
     ("PTRACE_SETFPREGS", 15),
 ];
-const MAP_X86: Pairs = &[("MAP_32BIT", 0x40)];
-const MOUNT: Pairs = libc!(
+const MAP_X86: NameValues = &[("MAP_32BIT", 0x40)];
+const MOUNT: NameValues = libc!(
     MS_RDONLY MS_NOSUID MS_NODEV MS_NOEXEC MS_SYNCHRONOUS MS_REMOUNT MS_MANDLOCK MS_DIRSYNC
     MS_NOATIME MS_NODIRATIME MS_BIND MS_MOVE MS_REC MS_SILENT MS_POSIXACL MS_UNBINDABLE MS_PRIVATE
     MS_SLAVE MS_SHARED MS_RELATIME MS_KERNMOUNT MS_I_VERSION MS_STRICTATIME MS_LAZYTIME
 );
-const INOTIFY: Pairs = libc!(
+const INOTIFY: NameValues = libc!(
     IN_ACCESS IN_MODIFY IN_ATTRIB IN_CLOSE_WRITE IN_CLOSE_NOWRITE IN_OPEN IN_MOVED_FROM
     IN_MOVED_TO IN_CREATE IN_DELETE IN_DELETE_SELF IN_MOVE_SELF IN_ONLYDIR IN_DONT_FOLLOW
     IN_EXCL_UNLINK IN_MASK_CREATE IN_MASK_ADD IN_ISDIR IN_ONESHOT
 );
-const AT: Pairs = libc!(
+const AT: NameValues = libc!(
     AT_SYMLINK_NOFOLLOW AT_REMOVEDIR AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH
     AT_STATX_FORCE_SYNC AT_STATX_DONT_SYNC AT_RECURSIVE
 );
-const STATX: Pairs = libc!(
+const STATX: NameValues = libc!(
     STATX_TYPE STATX_MODE STATX_NLINK STATX_UID STATX_GID STATX_ATIME STATX_MTIME STATX_CTIME
     STATX_INO STATX_SIZE STATX_BLOCKS STATX_BTIME STATX_MNT_ID
 );
 /// linux/keyctl.h.
-const KEYCTL: Pairs = &[
+const KEYCTL: NameValues = &[
     ("KEYCTL_GET_KEYRING_ID", 0),
     ("KEYCTL_JOIN_SESSION_KEYRING", 1),
     ("KEYCTL_UPDATE", 2),
@@ -394,7 +394,7 @@ const KEYCTL: Pairs = &[
     ("KEYCTL_GET_PERSISTENT", 22),
 ];
 /// linux/magic.h.
-const FILE_SYSTEMS: Pairs = &[
+const FILE_SYSTEMS: NameValues = &[
     ("EXT4_SUPER_MAGIC", 0xef53),
     ("XFS_SUPER_MAGIC", 0x5846_5342),
     ("BTRFS_SUPER_MAGIC", 0x9123_683e),
@@ -418,7 +418,7 @@ const FILE_SYSTEMS: Pairs = &[
     ("FUSE_SUPER_MAGIC", 0x6573_5546),
 ];
 /// linux/membarrier.h.
-const MEMBARRIER: Pairs = &[
+const MEMBARRIER: NameValues = &[
     ("MEMBARRIER_CMD_QUERY", 0),
     ("MEMBARRIER_CMD_GLOBAL", 1),
     ("MEMBARRIER_CMD_GLOBAL_EXPEDITED", 2),
@@ -431,7 +431,7 @@ const MEMBARRIER: Pairs = &[
     ("MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ", 256),
 ];
 /// linux/io_uring.h, `enum io_uring_register_op`: the first ones.
-const URING_REGISTER: Pairs = &[
+const URING_REGISTER: NameValues = &[
     ("IORING_REGISTER_BUFFERS", 0),
     ("IORING_UNREGISTER_BUFFERS", 1),
     ("IORING_REGISTER_FILES", 2),
@@ -460,9 +460,9 @@ const URING_REGISTER: Pairs = &[
 ];
 
 /// All sets.
-static SETS: &[Set] = &[
-    flags("access", &[libc!(F_OK X_OK W_OK R_OK)]),
-    choices(
+static SETS: &[NameSet] = &[
+    flag_set("access", &[libc!(F_OK X_OK W_OK R_OK)]),
+    choice_set(
         "arch_prctl",
         &[&[
             ("ARCH_SET_GS", 0x1001),
@@ -476,50 +476,50 @@ static SETS: &[Set] = &[
             ("ARCH_SHSTK_STATUS", 0x5005),
         ]],
     ),
-    flags("at", &[AT]),
-    flags("at_access", &[libc!(AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH)]),
-    choices("bpf", &[BPF]),
-    choices("clock", &[CLOCKS]),
-    mixed("clone", 0xff, &[SIGNALS, REAL_TIME_SIGNALS], &[CLONE]),
-    flags("clone3", &[CLONE, CLONE_BEYOND]),
-    flags("namespaces", &[CLONE, &[("CLONE_NEWTIME", 0x80)]]),
-    flags("close_range", &[libc!(CLOSE_RANGE_UNSHARE CLOSE_RANGE_CLOEXEC)]),
-    flags("epoll_create", &[libc!(EPOLL_CLOEXEC)]),
-    flags(
+    flag_set("at", &[AT]),
+    flag_set("at_access", &[libc!(AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH)]),
+    choice_set("bpf", &[BPF]),
+    choice_set("clock", &[CLOCKS]),
+    mixed_set("clone", 0xff, &[SIGNALS, REAL_TIME_SIGNALS], &[CLONE]),
+    flag_set("clone3", &[CLONE, CLONE_BEYOND]),
+    flag_set("namespaces", &[CLONE, &[("CLONE_NEWTIME", 0x80)]]),
+    flag_set("close_range", &[libc!(CLOSE_RANGE_UNSHARE CLOSE_RANGE_CLOEXEC)]),
+    flag_set("epoll_create", &[libc!(EPOLL_CLOEXEC)]),
+    flag_set(
         "epoll",
         &[libc!(
             EPOLLIN EPOLLPRI EPOLLOUT EPOLLERR EPOLLHUP EPOLLRDNORM EPOLLRDBAND EPOLLWRNORM
             EPOLLWRBAND EPOLLMSG EPOLLRDHUP EPOLLEXCLUSIVE EPOLLWAKEUP EPOLLONESHOT EPOLLET
         )],
     ),
-    choices("epoll_op", &[libc!(EPOLL_CTL_ADD EPOLL_CTL_DEL EPOLL_CTL_MOD)]),
-    flags("eventfd", &[libc!(EFD_SEMAPHORE EFD_NONBLOCK EFD_CLOEXEC)]),
-    choices(
+    choice_set("epoll_op", &[libc!(EPOLL_CTL_ADD EPOLL_CTL_DEL EPOLL_CTL_MOD)]),
+    flag_set("eventfd", &[libc!(EFD_SEMAPHORE EFD_NONBLOCK EFD_CLOEXEC)]),
+    choice_set(
         "fadvise",
         &[libc!(
             POSIX_FADV_NORMAL POSIX_FADV_RANDOM POSIX_FADV_SEQUENTIAL POSIX_FADV_WILLNEED
             POSIX_FADV_DONTNEED POSIX_FADV_NOREUSE
         )],
     ),
-    flags(
+    flag_set(
         "fallocate",
         &[libc!(
             FALLOC_FL_KEEP_SIZE FALLOC_FL_PUNCH_HOLE FALLOC_FL_COLLAPSE_RANGE FALLOC_FL_ZERO_RANGE
             FALLOC_FL_INSERT_RANGE FALLOC_FL_UNSHARE_RANGE
         )],
     ),
-    choices("family", &[FAMILIES]),
-    choices("fcntl", &[FILE_COMMANDS, FILE_COMMANDS_MORE]),
-    flags("fcntl_arg", FILE_COMMANDS_TAKE),
-    mixed("flock", 0xb, &[libc!(LOCK_SH LOCK_EX LOCK_UN)], &[libc!(LOCK_NB)]),
-    mixed(
+    choice_set("family", &[FAMILIES]),
+    choice_set("fcntl", &[FILE_COMMANDS, FILE_COMMANDS_MORE]),
+    flag_set("fcntl_arg", FILE_COMMANDS_TAKE),
+    mixed_set("flock", 0xb, &[libc!(LOCK_SH LOCK_EX LOCK_UN)], &[libc!(LOCK_NB)]),
+    mixed_set(
         "file_type",
         0o170_000,
         &[libc!(S_IFSOCK S_IFLNK S_IFREG S_IFBLK S_IFDIR S_IFCHR S_IFIFO)],
         &[],
     ),
-    choices("file_system", &[FILE_SYSTEMS]),
-    choices(
+    choice_set("file_system", &[FILE_SYSTEMS]),
+    choice_set(
         "fsconfig",
         &[&[
             ("FSCONFIG_SET_FLAG", 0),
@@ -533,7 +533,7 @@ static SETS: &[Set] = &[
             ("FSCONFIG_CMD_CREATE_EXCL", 8),
         ]],
     ),
-    mixed(
+    mixed_set(
         "futex2",
         3,
         &[&[
@@ -544,18 +544,18 @@ static SETS: &[Set] = &[
         ]],
         &[&[("FUTEX2_NUMA", 4), ("FUTEX2_MPOL", 8), ("FUTEX2_PRIVATE", 128)]],
     ),
-    mixed("futex_op", 0x7f, &[FUTEX], &[libc!(FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME)]),
-    flags("getrandom", &[libc!(GRND_NONBLOCK GRND_RANDOM GRND_INSECURE)]),
-    flags("inotify", &[INOTIFY]),
-    choices("ioctl", &[REQUESTS, REQUESTS_OF_DEVICES]),
-    choices(
+    mixed_set("futex_op", 0x7f, &[FUTEX], &[libc!(FUTEX_PRIVATE_FLAG FUTEX_CLOCK_REALTIME)]),
+    flag_set("getrandom", &[libc!(GRND_NONBLOCK GRND_RANDOM GRND_INSECURE)]),
+    flag_set("inotify", &[INOTIFY]),
+    choice_set("ioctl", &[REQUESTS, REQUESTS_OF_DEVICES]),
+    choice_set(
         "ioprio_who",
         &[&[("IOPRIO_WHO_PROCESS", 1), ("IOPRIO_WHO_PGRP", 2), ("IOPRIO_WHO_USER", 3)]],
     ),
-    mixed("ipc", 0, &[], &[libc!(IPC_CREAT IPC_EXCL IPC_NOWAIT)]),
-    choices("ipc_cmd", &[libc!(IPC_RMID IPC_SET IPC_STAT IPC_INFO SHM_LOCK SHM_UNLOCK)]),
-    choices("itimer", &[libc!(ITIMER_REAL ITIMER_VIRTUAL ITIMER_PROF)]),
-    choices(
+    mixed_set("ipc", 0, &[], &[libc!(IPC_CREAT IPC_EXCL IPC_NOWAIT)]),
+    choice_set("ipc_cmd", &[libc!(IPC_RMID IPC_SET IPC_STAT IPC_INFO SHM_LOCK SHM_UNLOCK)]),
+    choice_set("itimer", &[libc!(ITIMER_REAL ITIMER_VIRTUAL ITIMER_PROF)]),
+    choice_set(
         "kcmp",
         &[&[
             ("KCMP_FILE", 0),
@@ -568,16 +568,16 @@ static SETS: &[Set] = &[
             ("KCMP_EPOLL_TFD", 7),
         ]],
     ),
-    choices("keyctl", &[KEYCTL]),
-    choices(
+    choice_set("keyctl", &[KEYCTL]),
+    choice_set(
         "landlock_rule",
         &[&[("LANDLOCK_RULE_PATH_BENEATH", 1), ("LANDLOCK_RULE_NET_PORT", 2)]],
     ),
-    choices("madvise", &[MADVISE, &[("MADV_COLLAPSE", 25)]]),
-    choices("membarrier", &[MEMBARRIER]),
-    flags("memfd", &[libc!(MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC)]),
-    flags("memfd_secret", &[libc!(O_CLOEXEC)]),
-    mixed(
+    choice_set("madvise", &[MADVISE, &[("MADV_COLLAPSE", 25)]]),
+    choice_set("membarrier", &[MEMBARRIER]),
+    flag_set("memfd", &[libc!(MFD_CLOEXEC MFD_ALLOW_SEALING MFD_HUGETLB MFD_NOEXEC_SEAL MFD_EXEC)]),
+    flag_set("memfd_secret", &[libc!(O_CLOEXEC)]),
+    mixed_set(
         "mempolicy",
         0xfff,
         &[libc!(
@@ -585,9 +585,9 @@ static SETS: &[Set] = &[
         )],
         &[libc!(MPOL_F_NUMA_BALANCING MPOL_F_RELATIVE_NODES MPOL_F_STATIC_NODES)],
     ),
-    flags("mlock2", &[libc!(MLOCK_ONFAULT)]),
-    flags("mlockall", &[libc!(MCL_CURRENT MCL_FUTURE MCL_ONFAULT)]),
-    mixed(
+    flag_set("mlock2", &[libc!(MLOCK_ONFAULT)]),
+    flag_set("mlockall", &[libc!(MCL_CURRENT MCL_FUTURE MCL_ONFAULT)]),
+    mixed_set(
         "mmap",
         0xf,
         &[libc!(MAP_SHARED MAP_PRIVATE MAP_SHARED_VALIDATE)],
@@ -600,8 +600,8 @@ static SETS: &[Set] = &[
             MAP_X86,
         ],
     ),
-    flags("mount", &[MOUNT]),
-    flags(
+    flag_set("mount", &[MOUNT]),
+    flag_set(
         "mount_attr",
         &[libc!(
             MOUNT_ATTR_RDONLY MOUNT_ATTR_NOSUID MOUNT_ATTR_NODEV MOUNT_ATTR_NOEXEC
@@ -609,7 +609,7 @@ static SETS: &[Set] = &[
             MOUNT_ATTR_NOSYMFOLLOW
         )],
     ),
-    flags(
+    flag_set(
         "move_mount",
         &[&[
             ("MOVE_MOUNT_F_SYMLINKS", 1),
@@ -622,14 +622,14 @@ static SETS: &[Set] = &[
             ("MOVE_MOUNT_BENEATH", 0x200),
         ]],
     ),
-    flags("mremap", &[libc!(MREMAP_MAYMOVE MREMAP_FIXED MREMAP_DONTUNMAP)]),
-    flags("msg", &[MESSAGE]),
-    flags("msgrcv", &[libc!(IPC_NOWAIT MSG_NOERROR MSG_EXCEPT MSG_COPY)]),
-    flags("msync", &[libc!(MS_ASYNC MS_INVALIDATE MS_SYNC)]),
-    mixed("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, LARGE_FILE]),
-    flags("open_flags", &[OPEN]),
-    flags("open_tree", &[&[("OPEN_TREE_CLONE", 1)], libc!(O_CLOEXEC), AT]),
-    flags(
+    flag_set("mremap", &[libc!(MREMAP_MAYMOVE MREMAP_FIXED MREMAP_DONTUNMAP)]),
+    flag_set("msg", &[MESSAGE]),
+    flag_set("msgrcv", &[libc!(IPC_NOWAIT MSG_NOERROR MSG_EXCEPT MSG_COPY)]),
+    flag_set("msync", &[libc!(MS_ASYNC MS_INVALIDATE MS_SYNC)]),
+    mixed_set("open", 3, &[libc!(O_RDONLY O_WRONLY O_RDWR)], &[OPEN, LARGE_FILE]),
+    flag_set("open_flags", &[OPEN]),
+    flag_set("open_tree", &[&[("OPEN_TREE_CLONE", 1)], libc!(O_CLOEXEC), AT]),
+    flag_set(
         "perf_open",
         &[&[
             ("PERF_FLAG_FD_NO_GROUP", 1),
@@ -638,7 +638,7 @@ static SETS: &[Set] = &[
             ("PERF_FLAG_FD_CLOEXEC", 8),
         ]],
     ),
-    mixed(
+    mixed_set(
         "personality",
         0xff,
         &[&[("PER_LINUX", 0), ("PER_LINUX32", 8)]],
@@ -647,29 +647,32 @@ static SETS: &[Set] = &[
             SHORT_INODE STICKY_TIMEOUTS UNAME26 WHOLE_SECONDS ADDR_LIMIT_3GB
         )],
     ),
-    flags("pidfd", &[libc!(PIDFD_NONBLOCK), &[("PIDFD_THREAD", 0o200)]]),
-    choices("prctl", &[PRCTL]),
-    mixed("prctl_arg", u64::MAX, PRCTL_TAKES, &[]),
-    choices("priority", &[libc!(PRIO_PROCESS PRIO_PGRP PRIO_USER)]),
-    flags(
+    flag_set("pidfd", &[libc!(PIDFD_NONBLOCK), &[("PIDFD_THREAD", 0o200)]]),
+    choice_set("prctl", &[PRCTL]),
+    mixed_set("prctl_arg", u64::MAX, PRCTL_TAKES, &[]),
+    choice_set("priority", &[libc!(PRIO_PROCESS PRIO_PGRP PRIO_USER)]),
+    flag_set(
         "poll",
         &[libc!(
             POLLIN POLLPRI POLLOUT POLLERR POLLHUP POLLNVAL POLLRDNORM POLLRDBAND POLLWRNORM
             POLLWRBAND POLLRDHUP
         )],
     ),
-    mixed("null", u64::MAX, &[&[("NULL", 0)]], &[]),
-    flags("prot", &[libc!(PROT_NONE PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP)]),
-    choices("protocol", &[PROTOCOLS]),
-    choices("ptrace", &[PTRACE, PTRACE_X86]),
-    choices(
+    mixed_set("null", u64::MAX, &[&[("NULL", 0)]], &[]),
+    flag_set(
+        "prot",
+        &[libc!(PROT_NONE PROT_READ PROT_WRITE PROT_EXEC PROT_GROWSDOWN PROT_GROWSUP)],
+    ),
+    choice_set("protocol", &[PROTOCOLS]),
+    choice_set("ptrace", &[PTRACE, PTRACE_X86]),
+    choice_set(
         "reboot",
         &[libc!(
             RB_AUTOBOOT RB_HALT_SYSTEM RB_ENABLE_CAD RB_DISABLE_CAD RB_POWER_OFF RB_SW_SUSPEND
             RB_KEXEC
         )],
     ),
-    flags(
+    flag_set(
         "resolve",
         &[&[
             ("RESOLVE_NO_XDEV", 1),
@@ -680,13 +683,13 @@ static SETS: &[Set] = &[
             ("RESOLVE_CACHED", 0x20),
         ]],
     ),
-    flags("rename", &[libc!(RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT)]),
-    choices("rlimit", &[RESOURCES]),
-    mixed("rlimit_value", u64::MAX, &[&[("RLIM_INFINITY", u64::MAX)]], &[]),
-    flags("rseq", &[&[("RSEQ_FLAG_UNREGISTER", 1)]]),
-    choices("rusage", &[libc!(RUSAGE_SELF RUSAGE_CHILDREN RUSAGE_THREAD)]),
-    flags("rwf", &[libc!(RWF_HIPRI RWF_DSYNC RWF_SYNC RWF_NOWAIT RWF_APPEND)]),
-    mixed(
+    flag_set("rename", &[libc!(RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT)]),
+    choice_set("rlimit", &[RESOURCES]),
+    mixed_set("rlimit_value", u64::MAX, &[&[("RLIM_INFINITY", u64::MAX)]], &[]),
+    flag_set("rseq", &[&[("RSEQ_FLAG_UNREGISTER", 1)]]),
+    choice_set("rusage", &[libc!(RUSAGE_SELF RUSAGE_CHILDREN RUSAGE_THREAD)]),
+    flag_set("rwf", &[libc!(RWF_HIPRI RWF_DSYNC RWF_SYNC RWF_NOWAIT RWF_APPEND)]),
+    mixed_set(
         "sched",
         0x3fff_ffff,
         &[
@@ -695,40 +698,40 @@ static SETS: &[Set] = &[
         ],
         &[libc!(SCHED_RESET_ON_FORK)],
     ),
-    choices(
+    choice_set(
         "seccomp",
         &[libc!(
             SECCOMP_SET_MODE_STRICT SECCOMP_SET_MODE_FILTER SECCOMP_GET_ACTION_AVAIL
             SECCOMP_GET_NOTIF_SIZES
         )],
     ),
-    flags(
+    flag_set(
         "seccomp_flags",
         &[libc!(
             SECCOMP_FILTER_FLAG_TSYNC SECCOMP_FILTER_FLAG_LOG SECCOMP_FILTER_FLAG_SPEC_ALLOW
             SECCOMP_FILTER_FLAG_NEW_LISTENER SECCOMP_FILTER_FLAG_TSYNC_ESRCH
         )],
     ),
-    choices(
+    choice_set(
         "sem_cmd",
         &[libc!(
             IPC_RMID IPC_SET IPC_STAT IPC_INFO GETPID GETVAL GETALL GETNCNT GETZCNT SETVAL SETALL
         )],
     ),
-    flags("shmat", &[libc!(SHM_RDONLY SHM_RND SHM_REMAP SHM_EXEC)]),
-    choices("shutdown", &[libc!(SHUT_RD SHUT_WR SHUT_RDWR)]),
-    choices("signal", &[SIGNALS, REAL_TIME_SIGNALS]),
-    mixed("handler", u64::MAX, &[&[("SIG_DFL", 0), ("SIG_IGN", 1)]], &[]),
-    flags(
+    flag_set("shmat", &[libc!(SHM_RDONLY SHM_RND SHM_REMAP SHM_EXEC)]),
+    choice_set("shutdown", &[libc!(SHUT_RD SHUT_WR SHUT_RDWR)]),
+    choice_set("signal", &[SIGNALS, REAL_TIME_SIGNALS]),
+    mixed_set("handler", u64::MAX, &[&[("SIG_DFL", 0), ("SIG_IGN", 1)]], &[]),
+    flag_set(
         "signal_flags",
         &[
             libc!(SA_NOCLDSTOP SA_NOCLDWAIT SA_SIGINFO SA_ONSTACK SA_RESTART SA_NODEFER),
             &[("SA_RESETHAND", 0x8000_0000), ("SA_RESTORER", 0x0400_0000)],
         ],
     ),
-    choices("sigprocmask", &[libc!(SIG_BLOCK SIG_UNBLOCK SIG_SETMASK)]),
-    flags("socket_flags", &[SOCKET_FLAGS]),
-    choices(
+    choice_set("sigprocmask", &[libc!(SIG_BLOCK SIG_UNBLOCK SIG_SETMASK)]),
+    flag_set("socket_flags", &[SOCKET_FLAGS]),
+    choice_set(
         "socket_level",
         &[
             libc!(
@@ -744,13 +747,13 @@ static SETS: &[Set] = &[
             ],
         ],
     ),
-    mixed(
+    mixed_set(
         "socket_option",
         u64::MAX,
         &[SOCKET_OPTIONS, IP_OPTIONS, IPV6_OPTIONS, TCP_OPTIONS, OTHER_OPTIONS],
         &[],
     ),
-    mixed(
+    mixed_set(
         "socket_type",
         0xf,
         &[
@@ -759,16 +762,16 @@ static SETS: &[Set] = &[
         ],
         &[SOCKET_FLAGS],
     ),
-    flags("splice", &[libc!(SPLICE_F_MOVE SPLICE_F_NONBLOCK SPLICE_F_MORE SPLICE_F_GIFT)]),
-    flags("statx", &[STATX]),
-    flags("swapon", &[&[("SWAP_FLAG_PREFER", 0x8000), ("SWAP_FLAG_DISCARD", 0x10000)]]),
-    flags(
+    flag_set("splice", &[libc!(SPLICE_F_MOVE SPLICE_F_NONBLOCK SPLICE_F_MORE SPLICE_F_GIFT)]),
+    flag_set("statx", &[STATX]),
+    flag_set("swapon", &[&[("SWAP_FLAG_PREFER", 0x8000), ("SWAP_FLAG_DISCARD", 0x10000)]]),
+    flag_set(
         "sync_range",
         &[libc!(
             SYNC_FILE_RANGE_WAIT_BEFORE SYNC_FILE_RANGE_WRITE SYNC_FILE_RANGE_WAIT_AFTER
         )],
     ),
-    choices(
+    choice_set(
         "syslog",
         &[&[
             ("SYSLOG_ACTION_CLOSE", 0),
@@ -784,10 +787,10 @@ static SETS: &[Set] = &[
             ("SYSLOG_ACTION_SIZE_BUFFER", 10),
         ]],
     ),
-    flags("timer", &[libc!(TIMER_ABSTIME)]),
-    flags("timerfd", &[libc!(TFD_TIMER_ABSTIME TFD_TIMER_CANCEL_ON_SET)]),
-    flags("umount", &[libc!(MNT_FORCE MNT_DETACH MNT_EXPIRE UMOUNT_NOFOLLOW)]),
-    flags(
+    flag_set("timer", &[libc!(TIMER_ABSTIME)]),
+    flag_set("timerfd", &[libc!(TFD_TIMER_ABSTIME TFD_TIMER_CANCEL_ON_SET)]),
+    flag_set("umount", &[libc!(MNT_FORCE MNT_DETACH MNT_EXPIRE UMOUNT_NOFOLLOW)]),
+    flag_set(
         "uring_enter",
         &[&[
             ("IORING_ENTER_GETEVENTS", 1),
@@ -797,18 +800,18 @@ static SETS: &[Set] = &[
             ("IORING_ENTER_REGISTERED_RING", 16),
         ]],
     ),
-    choices("uring_register", &[URING_REGISTER]),
-    flags(
+    choice_set("uring_register", &[URING_REGISTER]),
+    flag_set(
         "wait",
         &[libc!(WNOHANG WUNTRACED WEXITED WCONTINUED WNOWAIT __WNOTHREAD __WALL __WCLONE)],
     ),
-    choices("waitid", &[libc!(P_ALL P_PID P_PGID P_PIDFD)]),
-    choices("whence", &[libc!(SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE)]),
-    flags("xattr", &[libc!(XATTR_CREATE XATTR_REPLACE)]),
+    choice_set("waitid", &[libc!(P_ALL P_PID P_PGID P_PIDFD)]),
+    choice_set("whence", &[libc!(SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE)]),
+    flag_set("xattr", &[libc!(XATTR_CREATE XATTR_REPLACE)]),
 ];
 
 /// linux/errno.h: results of calls that restart, or end with EINTR, after a signal.
-const RESTARTS: Pairs = &[
+const RESTARTS: NameValues = &[
     ("ERESTARTSYS", 512),
     ("ERESTARTNOINTR", 513),
     ("ERESTARTNOHAND", 514),
@@ -816,7 +819,7 @@ const RESTARTS: Pairs = &[
     ("ERESTART_RESTARTBLOCK", 516),
 ];
 /// errno(3).
-const ERRORS: Pairs = libc!(
+const ERRORS: NameValues = libc!(
     EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT
     ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG
     ENOSPC ESPIPE EROFS EMLINK EPIPE EDOM ERANGE EDEADLK ENAMETOOLONG ENOLCK ENOSYS ENOTEMPTY

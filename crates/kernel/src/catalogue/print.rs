@@ -30,7 +30,7 @@ pub(crate) fn apply_print_format(text: &str, fields: &mut [Field], names: &dyn N
         _ => None,
     });
     let format: String = pieces.collect();
-    for (conversion, argument) in conversions(&format).zip(arguments) {
+    for (conversion, argument) in argument_conversions(&format).zip(arguments) {
         let Some(name) = conversion.and_then(|_| field_of(argument)) else { continue };
         let Some(field) = fields.iter_mut().find(|field| field.name == name) else { continue };
         apply_conversion(field, conversion.unwrap_or_default());
@@ -84,7 +84,7 @@ fn split_at_sign<'a, 'text>(
 
 /// Returns the conversion of each argument of a format string; `None` for an argument that is a
 /// width (`*`).
-fn conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
+fn argument_conversions(format: &str) -> impl Iterator<Item = Option<&str>> {
     let mut rest = format;
     let mut open: Option<usize> = None;
     std::iter::from_fn(move || {

@@ -45,13 +45,14 @@ impl Selection {
 
     /// Returns true if an event is selected. If there are only exclusions, all other events are.
     pub fn selects(&self, event: &EventName) -> bool {
-        let any = |patterns: &[String]| patterns.iter().any(|pattern| matches(pattern, event));
+        let any =
+            |patterns: &[String]| patterns.iter().any(|pattern| pattern_matches(pattern, event));
         (self.included.is_empty() || any(&self.included)) && !any(&self.excluded)
     }
 
     /// Returns true if an event is excluded.
     pub(super) fn excludes(&self, event: &EventName) -> bool {
-        self.excluded.iter().any(|pattern| matches(pattern, event))
+        self.excluded.iter().any(|pattern| pattern_matches(pattern, event))
     }
 
     /// Returns the selected events of `all`.
@@ -64,7 +65,7 @@ impl Selection {
         all: &'all [EventName],
     ) -> Result<Vec<&'all EventName>, CatalogueError> {
         for pattern in &self.included {
-            if !all.iter().any(|event| matches(pattern, event)) {
+            if !all.iter().any(|event| pattern_matches(pattern, event)) {
                 let suggestion = suggest_pattern(pattern, all);
                 return Err(CatalogueError::NoEvent(pattern.clone(), suggestion));
             }
@@ -73,7 +74,7 @@ impl Selection {
     }
 }
 
-fn matches(pattern: &str, event: &EventName) -> bool {
+fn pattern_matches(pattern: &str, event: &EventName) -> bool {
     let glob = |pattern: &str, name: &str| glob_matches(pattern.as_bytes(), name.as_bytes());
     let named = |pattern: &str| {
         glob(pattern, &event.name)
@@ -118,7 +119,7 @@ pub fn matches_recorded_name(pattern: &str, name: &str) -> bool {
 
 /// Suggests a pattern similar to one that matches nothing.
 fn suggest_pattern(pattern: &str, all: &[EventName]) -> Option<String> {
-    let is_there = |pattern: &String| all.iter().any(|event| matches(pattern, event));
+    let is_there = |pattern: &String| all.iter().any(|event| pattern_matches(pattern, event));
     if let Some((subsystem, name)) = pattern.split_once(':') {
         let of_it =
             |event: &&EventName| glob_matches(subsystem.as_bytes(), event.subsystem.as_bytes());
@@ -200,7 +201,7 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    fn names() -> Vec<EventName> {
+    fn event_names() -> Vec<EventName> {
         [
             "sched:sched_switch",
             "sched:sched_stat_wait",
@@ -215,8 +216,8 @@ mod tests {
         .into()
     }
 
-    fn select(patterns: &[&str]) -> Result<Vec<String>, String> {
-        let all = names();
+    fn select_names(patterns: &[&str]) -> Result<Vec<String>, String> {
+        let all = event_names();
         let selection = Selection::new(patterns).map_err(|error| error.to_string())?;
         let chosen = selection.select_from(&all).map_err(|error| error.to_string())?;
         Ok(chosen.into_iter().map(|event| event.name.clone()).collect())
@@ -224,7 +225,7 @@ mod tests {
 
     #[test]
     fn events_are_chosen_by_any_of_their_names() {
-        let chosen = |patterns: &[&str]| select(patterns).expect("patterns").join(" ");
+        let chosen = |patterns: &[&str]| select_names(patterns).expect("patterns").join(" ");
         assert_eq!(chosen(&[]).split(' ').count(), 8);
         assert_eq!(chosen(&["sched_*"]), "sched_switch sched_stat_wait");
         assert_eq!(chosen(&["sched"]), "sched_switch sched_stat_wait");
@@ -260,19 +261,19 @@ mod tests {
                 let name = super::super::lttng::event_name(&event.subsystem, &event.name);
                 assert_eq!(
                     matches_recorded_name(pattern, &name),
-                    matches(pattern, event),
+                    pattern_matches(pattern, event),
                     "{name}"
                 );
-                matches(pattern, event)
+                pattern_matches(pattern, event)
             };
-            assert!(names().iter().filter(|name| is_selected(name)).count() > 0, "{pattern}");
+            assert!(event_names().iter().filter(|name| is_selected(name)).count() > 0, "{pattern}");
         }
         assert!(!matches_recorded_name("syscalls:open", "syscall_entry_openat"));
     }
 
     #[test]
     fn misspelt_patterns_get_suggestions() {
-        let error = |pattern: &str| select(&[pattern]).expect_err("no event");
+        let error = |pattern: &str| select_names(&[pattern]).expect_err("no event");
         let guess = |pattern: &str| {
             let error = error(pattern);
             assert!(error.starts_with("no kernel event matches '"), "{error}");

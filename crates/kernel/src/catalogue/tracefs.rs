@@ -40,7 +40,7 @@ impl Tracefs {
         if let Some(usual) = mounted(DEFAULT_ROOT) {
             return usual.check_access();
         }
-        match mount::detached(c"tracefs") {
+        match mount::mount_detached(c"tracefs") {
             Ok(mount) => {
                 let root = PathBuf::from(format!("/proc/self/fd/{}", mount.raw()));
                 Self { root, _mount: Some(mount) }.check_access()

@@ -45,7 +45,7 @@ impl Context {
     ];
 
     /// Returns the context with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn find_by_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|&(_, context)| context)
     }
 
@@ -160,6 +160,6 @@ mod tests {
         Context::Tid.write(&of, &mut into);
         Context::Interruptible.write(&of, &mut into);
         assert_eq!(into, [0xfe, 0xff, 0xff, 0xff, 1]);
-        assert_eq!(Context::named("procname"), None);
+        assert_eq!(Context::find_by_name("procname"), None);
     }
 }

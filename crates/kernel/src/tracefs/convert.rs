@@ -10,7 +10,7 @@ use trackway_jit::frame::Cell;
 use trackway_schema::{EventDescription, Field as Described, FieldKind};
 
 use super::contexts::{CommonFields, CommonLayout, Context};
-use super::filter::{Filter, FilteredRecord, Occurrence, given_fields};
+use super::filter::{Filter, FilteredRecord, Occurrence, available_fields};
 use crate::bpf_program::plan::{EventPlan, RegisterLayout, Step, VARIABLE_BYTES_MAX};
 use crate::bpf_program::request_flags;
 use crate::catalogue::model::{Event, Location, Meaning, Phase, Source};
@@ -118,7 +118,7 @@ impl Converter {
         let fields = &plan.description.fields;
         let steps: Vec<_> =
             fields.iter().map(|field| field.kind.clone()).zip(plan.steps.clone()).collect();
-        for (field, is_given) in fields.iter().zip(given_fields(&plan)) {
+        for (field, is_given) in fields.iter().zip(available_fields(&plan)) {
             if !is_given {
                 self.empty_fields.push((plan.description.name.clone(), field.name.clone()));
             }
@@ -348,7 +348,7 @@ mod tests {
         \tfield:__rel_loc u16[] values;\toffset:32;\tsize:4;\tsigned:0;\n\n\
         print fmt: \"%s\", REC->comm\n";
 
-    fn made_up() -> (CommonLayout, Event) {
+    fn build_event() -> (CommonLayout, Event) {
         let format = format::parse(FORMAT, &EmptyLookup).expect("a format");
         let common = CommonLayout::find(&format.common).expect("what all have");
         let event = Event {
@@ -361,7 +361,7 @@ mod tests {
         (common, event)
     }
 
-    fn record() -> Vec<u8> {
+    fn build_record() -> Vec<u8> {
         let mut record = Vec::new();
         record.extend(300_u16.to_ne_bytes());
         record.extend([0, 0]);
@@ -377,13 +377,13 @@ mod tests {
 
     #[test]
     fn records_become_those_of_programs() {
-        let (common, event) = made_up();
+        let (common, event) = build_event();
         let converter = Converter::new(&[event], common, 4000);
         let names: Vec<&str> =
             converter.descriptions()[0].fields.iter().map(|field| &*field.name).collect();
         assert_eq!(names, ["comm", "prio", "name", "values"]);
         let mut into = b"before".to_vec();
-        let converted = converter.convert(&record(), &mut into).expect("one of ours");
+        let converted = converter.convert(&build_record(), &mut into).expect("one of ours");
         assert_eq!((converted.event, converted.common_fields.tid), (0, 77));
         let expected = [
             &b"before"[..],
@@ -396,24 +396,24 @@ mod tests {
         ];
         assert_eq!(into, expected.concat());
         // Another event.
-        let mut other = record();
+        let mut other = build_record();
         other[0] ^= 1;
         assert_eq!(converter.convert(&other, &mut Vec::new()), None);
     }
 
     #[test]
     fn short_records_have_empty_fields() {
-        let (common, event) = made_up();
+        let (common, event) = build_event();
         let converter = Converter::new(&[event], common, 4000);
-        for end in 0..record().len() {
+        for end in 0..build_record().len() {
             let mut into = Vec::new();
-            let converted = converter.convert(&record()[..end], &mut into);
+            let converted = converter.convert(&build_record()[..end], &mut into);
             assert_eq!(converted.is_some(), end >= 8, "{end}");
             let least = 4 + 1 + 4 + 1 + 4;
             assert!(into.is_empty() || (least..=4 + 3 + 4 + 4 + 8).contains(&into.len()), "{end}");
         }
         // Lengths that exceed the record.
-        let mut wrong = record();
+        let mut wrong = build_record();
         wrong[28..36].fill(0xff);
         let mut into = Vec::new();
         assert!(converter.convert(&wrong, &mut into).is_some());
@@ -480,7 +480,7 @@ mod tests {
 
     #[test]
     fn events_that_tracefs_does_not_have_are_named() {
-        let (common, event) = made_up();
+        let (common, event) = build_event();
         let event = Event { id: None, ..event };
         let converter = Converter::new(&[event], common, 4000);
         assert_eq!(converter.missing_events, ["made:made_up"]);

@@ -86,7 +86,7 @@ pub struct Occurrence {
 }
 
 /// Returns which fields of the plan tracefs records have. They lack user memory.
-pub fn given_fields(plan: &EventPlan) -> Vec<bool> {
+pub fn available_fields(plan: &EventPlan) -> Vec<bool> {
     let mut is_given = true;
     let given = plan.steps.iter().map(|step| {
         // The previous step's field.
@@ -115,7 +115,7 @@ impl Filter {
         // the process.
         let object: &'static [u8] = Box::leak(object.into());
         let object = Object::decode(object).map_err(|why| none(why.to_string()))?;
-        let given = given_fields(plan);
+        let given = available_fields(plan);
         for alternative in object.alternatives() {
             let Some(slots) = slot_sources(alternative, plan, &given) else { continue };
             let programs = (0..).zip(alternative.programs()).map(|(number, program)| {
@@ -147,7 +147,7 @@ impl Filter {
     /// Returns true if the filter passes the event, with this state.
     pub(super) fn passes(&self, record: &FilteredRecord<'_>, cells: &[Cell]) -> bool {
         let Some(offsets) = self.field_offsets(record) else { return false };
-        let environment = Environment::new(self.constants, cells, time_ns, random);
+        let environment = Environment::new(self.constants, cells, time_ns, next_random);
         let mut frame = Frame::new(&environment, record.bytes);
         let filled = self.slots.iter().all(|source| {
             let value = match *source {
@@ -188,7 +188,7 @@ impl Filter {
 fn slot_sources(of: Alternative<'_>, plan: &EventPlan, given: &[bool]) -> Option<Vec<SlotSource>> {
     let slot = |need: trackway_jit::object::Need<'_>| {
         if let Some(name) = need.path.strip_prefix("$ctx.") {
-            let context = Context::named(name)?;
+            let context = Context::find_by_name(name)?;
             let is = if context.scalar().is_signed() { Kind::Signed } else { Kind::Unsigned };
             return (is == need.kind).then_some(SlotSource::Context(context));
         }
@@ -275,7 +275,7 @@ extern "C" fn time_ns() -> u64 {
 }
 
 /// Steele, Lea, Flood: Fast splittable pseudorandom number generators (2014): SplitMix64.
-extern "C" fn random() -> u64 {
+extern "C" fn next_random() -> u64 {
     let seed = SEED.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
     SEED.set(seed);
     let mixed = (seed ^ seed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -292,7 +292,7 @@ mod tests {
     use crate::catalogue::model::{Event, Field, FieldShape as Of, Location, Meaning, Source};
 
     /// Returns a plan with a field of each kind that records have.
-    fn plan() -> EventPlan {
+    fn build_plan() -> EventPlan {
         let field = |name: &str, kind, offset, size| Field {
             name: name.into(),
             type_text: String::new(),
@@ -321,8 +321,8 @@ mod tests {
         EventPlan::from_record(&event, 3500)
     }
 
-    fn filter(text: &str, number: usize) -> Filter {
-        let plan = plan();
+    fn compile_filter(text: &str, number: usize) -> Filter {
+        let plan = build_plan();
         let fields = plan.description.fields.iter();
         let layout = Layout {
             event: "made_up".into(),
@@ -341,7 +341,7 @@ mod tests {
     }
 
     /// Returns such a record's payload, after a thread's id.
-    fn payload() -> Vec<u8> {
+    fn build_payload() -> Vec<u8> {
         let mut bytes = 77_u32.to_ne_bytes().to_vec();
         bytes.extend(b"sh\0");
         bytes.extend((-5_i32).to_ne_bytes());
@@ -353,7 +353,7 @@ mod tests {
         bytes
     }
 
-    fn passes(filter: &Filter, bytes: &[u8]) -> bool {
+    fn filter_passes(filter: &Filter, bytes: &[u8]) -> bool {
         let common_fields = CommonFields { tid: 77, flags: 1, preempt_count: 0 };
         let occurrence = Occurrence { cpu: 2, time_ns: 1_500_000_000 };
         let cells: Vec<Cell> = (0..filter.cells).map(|_| Cell::default()).collect();
@@ -362,7 +362,7 @@ mod tests {
 
     #[test]
     fn filters_read_each_kind_of_field_and_context() {
-        let payload = payload();
+        let payload = build_payload();
         for (text, is_so) in [
             ("comm == \"sh\" && prio == -5", true),
             ("name == \"a*e\" && values[2] == 9 && last > 199", true),
@@ -377,21 +377,21 @@ mod tests {
             ("prio * 0.5 < -2.4", true),
             ("sample(1) && rate(1/s)", true),
         ] {
-            assert_eq!(passes(&filter(text, 0), &payload), is_so, "{text}");
+            assert_eq!(filter_passes(&compile_filter(text, 0), &payload), is_so, "{text}");
         }
     }
 
     #[test]
     fn truncated_and_invalid_records_are_rejected() {
-        let of_last = filter("last >= 0", 0);
-        let payload = payload();
+        let of_last = compile_filter("last >= 0", 0);
+        let payload = build_payload();
         for end in 0..payload.len() {
-            assert!(!passes(&of_last, &payload[..end]), "{end}");
+            assert!(!filter_passes(&of_last, &payload[..end]), "{end}");
         }
         let mut wrong = payload;
         wrong[18..22].fill(0xff);
-        assert!(!passes(&of_last, &wrong));
-        assert!(!passes(&filter("any(values == 1)", 0), &wrong));
+        assert!(!filter_passes(&of_last, &wrong));
+        assert!(!filter_passes(&compile_filter("any(values == 1)", 0), &wrong));
     }
 
     #[test]
@@ -403,7 +403,7 @@ mod tests {
             };
             let compiled = compile(&format!("{path} == 1"), &layout).expect("it makes sense");
             let object = compiled.into_object().encode().expect("an object");
-            Filter::new(&object, 0, &plan()).expect("a filter").is_some()
+            Filter::new(&object, 0, &build_plan()).expect("a filter").is_some()
         };
         assert!(of("prio"));
         // Of another kind; not there at all.

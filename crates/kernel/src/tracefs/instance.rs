@@ -1,10 +1,10 @@
 //! An instance of tracefs: buffers and enabled events of its own, independent of other tracers.
 //!
 //! An instance is a folder, and a folder outlives its creator. A helper process that outlives the
-//! recorder removes it ([`Afterwards`]). If that is killed, too, the kernel ends the recording and
-//! frees the memory when the recorder's descriptors are closed (`disable_on_free`), and the next
-//! recording removes the folder. The folder's name identifies the owner: process, start time, pid
-//! namespace. The kernel refuses to remove an instance that a process has open.
+//! recorder removes it ([`FolderRemover`]). If that is killed, too, the kernel ends the recording
+//! and frees the memory when the recorder's descriptors are closed (`disable_on_free`), and the
+//! next recording removes the folder. The folder's name identifies the owner: process, start time,
+//! pid namespace. The kernel refuses to remove an instance that a process has open.
 
 use std::ffi::CString;
 use std::fmt;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use trackway_console::IoError;
 use trackway_sys::file::Fd;
-use trackway_sys::process::{Afterwards, Identity, Life, identity, life_of};
+use trackway_sys::process::{FolderRemover, Identity, Life, current_identity, life_of};
 
 use super::contexts::CommonLayout;
 use super::page::PageFormat;
@@ -27,7 +27,7 @@ use crate::catalogue::format::{self, EmptyLookup, FORMAT_BYTES_MAX};
 use crate::catalogue::tracefs::Tracefs;
 
 /// The folder of instances in tracefs.
-const INSTANCES: &str = "instances";
+const INSTANCES_FOLDER: &str = "instances";
 /// The prefix of Trackway's instances.
 const NAME_PREFIX: &str = "trackway";
 /// The file with ids of threads that are not recorded.
@@ -78,7 +78,9 @@ impl fmt::Display for InstanceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Catalogue(error) => error.fmt(f),
-            Self::Io(what, path, error) => write!(f, "cannot {what} {}: {error}", path.display()),
+            Self::Io(what, path, error) => {
+                write!(f, "cannot {what} {}: {error}", path.display())
+            }
             Self::Unknown(what) => f.write_str(what),
         }
     }
@@ -140,7 +142,7 @@ pub struct BufferStats {
 #[derive(Debug)]
 struct InstanceFolder {
     path: PathBuf,
-    cleanup: Option<Afterwards>,
+    cleanup: Option<FolderRemover>,
     /// The mount, if this process made it.
     _tracefs: Tracefs,
 }
@@ -161,33 +163,33 @@ impl Instance {
     /// If tracefs is not available, or memory is short.
     pub fn new(options: &InstanceOptions) -> Result<Self, InstanceError> {
         let tracefs = Tracefs::open().map_err(InstanceError::Catalogue)?;
-        let instances = tracefs.root().join(INSTANCES);
+        let instances = tracefs.root().join(INSTANCES_FOLDER);
         remove_leftovers(&instances);
         let name = unique_name();
         let path = instances.join(&name);
         fs::create_dir(&path).map_err(file_error("make", &path))?;
         let cleanup = start_cleanup(&instances, &name);
         let folder = InstanceFolder { path: path.clone(), cleanup, _tracefs: tracefs };
-        let tracing_on = write(&path, "tracing_on", "0")?;
-        write(&path, "trace_clock", "mono")?;
-        write(&path, "options/overwrite", if options.overwrite { "1" } else { "0" })?;
+        let tracing_on = write_file(&path, "tracing_on", "0")?;
+        write_file(&path, "trace_clock", "mono")?;
+        write_file(&path, "options/overwrite", if options.overwrite { "1" } else { "0" })?;
         if let Some(cpus) = &options.cpus {
-            write(&path, "tracing_cpumask", &cpu_mask(cpus))?;
+            write_file(&path, "tracing_cpumask", &cpu_mask(cpus))?;
         }
         let kib = options.cpu_bytes.div_ceil(1024).max(1);
-        write(&path, "buffer_size_kb", &kib.to_string())?;
+        write_file(&path, "buffer_size_kb", &kib.to_string())?;
         // If no process is left to remove the folder, the kernel frees the buffers when this is
         // closed.
-        let free_buffer = write(&path, "options/disable_on_free", "1")
-            .and_then(|_| open(&path, "free_buffer", fs::OpenOptions::new().write(true)));
+        let free_buffer = write_file(&path, "options/disable_on_free", "1")
+            .and_then(|_| open_file(&path, "free_buffer", fs::OpenOptions::new().write(true)));
         let threads = options.is_scoped.then(|| open_thread_list(&path)).transpose()?;
         // Since Linux 5.7.
         let mut open_options = fs::OpenOptions::new();
         let open_options = open_options.read(true).write(true);
         let excluded =
-            open(&path, EXCLUDED_THREADS, open_options).ok().filter(|_| options.is_scoped);
-        let page = read(&path, "events/header_page", TEXT_BYTES_MAX)?;
-        let event = read(&path, "events/header_event", TEXT_BYTES_MAX)?;
+            open_file(&path, EXCLUDED_THREADS, open_options).ok().filter(|_| options.is_scoped);
+        let page = read_file(&path, "events/header_page", TEXT_BYTES_MAX)?;
+        let event = read_file(&path, "events/header_event", TEXT_BYTES_MAX)?;
         let unknown = |why: String| InstanceError::Unknown(format!("cannot read tracefs: {why}"));
         let pages = PageFormat::parse(&page, &event).map_err(|error| unknown(error.to_string()))?;
         let common =
@@ -204,7 +206,7 @@ impl Instance {
     /// If the kernel refuses.
     pub fn set_event_enabled(&self, event: &EventName, is_on: bool) -> Result<(), InstanceError> {
         let file = format!("events/{}/{}/enable", event.subsystem, event.name);
-        write(&self.folder.path, &file, if is_on { "1" } else { "0" }).map(drop)
+        write_file(&self.folder.path, &file, if is_on { "1" } else { "0" }).map(drop)
     }
 
     /// Starts or stops recording.
@@ -225,7 +227,7 @@ impl Instance {
     pub fn add_current_and_start(&self) -> io::Result<()> {
         let Some(mut threads) = self.threads.as_ref() else { return Ok(()) };
         let (mut digits, mut length) = ([0; 10], 0);
-        let mut rest = trackway_sys::thread::tid();
+        let mut rest = trackway_sys::thread::current_tid();
         while rest > 0 {
             length += 1;
             digits[digits.len() - length] = b'0' + (rest % 10) as u8;
@@ -374,8 +376,8 @@ impl BufferStats {
 /// The obstacle.
 pub fn check_support() -> Result<PathBuf, InstanceError> {
     let tracefs = Tracefs::open().map_err(InstanceError::Catalogue)?;
-    let instances = tracefs.root().join(INSTANCES);
-    match trackway_sys::file::may_write(&c_path(&instances)) {
+    let instances = tracefs.root().join(INSTANCES_FOLDER);
+    match trackway_sys::file::check_writable(&c_path(&instances)) {
         Ok(()) => Ok(tracefs.root().to_owned()),
         Err(errno) => {
             let error = io::Error::from_raw_os_error(errno.0);
@@ -389,20 +391,20 @@ fn file_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) ->
     move |error| InstanceError::Io(operation, path, error.into())
 }
 
-fn open(path: &Path, file: &str, options: &fs::OpenOptions) -> Result<File, InstanceError> {
+fn open_file(path: &Path, file: &str, options: &fs::OpenOptions) -> Result<File, InstanceError> {
     let path = path.join(file);
     options.open(&path).map_err(file_error("open", &path))
 }
 
 /// Writes to a file of the instance; returns the open file.
-fn write(path: &Path, file: &str, text: &str) -> Result<File, InstanceError> {
-    let opened = open(path, file, fs::OpenOptions::new().write(true))?;
+fn write_file(path: &Path, file: &str, text: &str) -> Result<File, InstanceError> {
+    let opened = open_file(path, file, fs::OpenOptions::new().write(true))?;
     (&opened).write_all(text.as_bytes()).map_err(file_error("write to", &path.join(file)))?;
     Ok(opened)
 }
 
-fn read(path: &Path, file: &str, bytes_max: usize) -> Result<String, InstanceError> {
-    let opened = open(path, file, fs::OpenOptions::new().read(true))?;
+fn read_file(path: &Path, file: &str, bytes_max: usize) -> Result<String, InstanceError> {
+    let opened = open_file(path, file, fs::OpenOptions::new().read(true))?;
     let mut text = vec![0; bytes_max];
     let mut length = 0;
     // Reads until the end: some of these files return nothing to later reads.
@@ -418,8 +420,8 @@ fn read(path: &Path, file: &str, bytes_max: usize) -> Result<String, InstanceErr
 
 /// Opens the list of included threads, and has their descendants inherit.
 fn open_thread_list(path: &Path) -> Result<File, InstanceError> {
-    write(path, "options/event-fork", "1")?;
-    open(path, "set_event_pid", fs::OpenOptions::new().read(true).write(true))
+    write_file(path, "options/event-fork", "1")?;
+    open_file(path, "set_event_pid", fs::OpenOptions::new().read(true).write(true))
 }
 
 /// Appends threads to a list.
@@ -441,7 +443,7 @@ fn read_list(mut file: &File) -> io::Result<Vec<u32>> {
 
 /// Finds the common fields in the format of an event that every kernel has.
 fn find_common_layout(path: &Path) -> Result<Option<CommonLayout>, InstanceError> {
-    let text = read(path, "events/sched/sched_switch/format", FORMAT_BYTES_MAX)?;
+    let text = read_file(path, "events/sched/sched_switch/format", FORMAT_BYTES_MAX)?;
     let format = format::parse(&text, &EmptyLookup);
     Ok(format.ok().and_then(|format| CommonLayout::find(&format.common)))
 }
@@ -459,8 +461,8 @@ fn open_cpus(path: &Path) -> Result<Vec<Cpu>, InstanceError> {
         let file = |name: &str| format!("per_cpu/cpu{number}/{name}");
         let mut options = fs::OpenOptions::new();
         let options = options.read(true).custom_flags(libc::O_NONBLOCK);
-        let pipe = open(path, &file("trace_pipe_raw"), options)?;
-        Ok(Cpu { number, pipe, stats: open(path, &file("stats"), options)? })
+        let pipe = open_file(path, &file("trace_pipe_raw"), options)?;
+        Ok(Cpu { number, pipe, stats: open_file(path, &file("stats"), options)? })
     };
     numbers.into_iter().map(open_cpu).collect()
 }
@@ -482,16 +484,16 @@ fn c_path(path: &Path) -> CString {
 
 /// Starts the helper process that removes the folder when this process ends. `None`: it failed;
 /// then the next recording removes the folder.
-fn start_cleanup(instances: &Path, name: &str) -> Option<Afterwards> {
+fn start_cleanup(instances: &Path, name: &str) -> Option<FolderRemover> {
     let folder = Fd::open(&c_path(instances), libc::O_RDONLY | libc::O_DIRECTORY, 0).ok()?;
-    Afterwards::remove(&folder, &CString::new(name).ok()?).ok()
+    FolderRemover::spawn(&folder, &CString::new(name).ok()?).ok()
 }
 
 /// Returns a unique name: `trackway-PID-SINCE-NAMESPACE-NUMBER`.
 fn unique_name() -> String {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let Identity { pid, pid_namespace, since_ns, .. } = identity();
+    let Identity { pid, pid_namespace, since_ns, .. } = current_identity();
     format!("{NAME_PREFIX}-{pid}-{since_ns}-{pid_namespace}-{number}")
 }
 
@@ -537,7 +539,7 @@ mod tests {
         let dir = std::env::temp_dir().join(format!("trackway-instances-{}", std::process::id()));
         let mut child = std::process::Command::new("true").spawn().expect("true runs");
         let _ = child.wait();
-        let namespace = identity().pid_namespace;
+        let namespace = current_identity().pid_namespace;
         let dead = format!("trackway-{}-1-{namespace}-0", child.id());
         let elsewhere = format!("trackway-{}-1-{}-0", child.id(), namespace + 1);
         let (ours, excluded) = (unique_name(), "somebody".to_owned());

@@ -33,8 +33,8 @@ const TYPE_PADDING: u32 = 29;
 const TYPE_EXTEND: u32 = 30;
 const TYPE_ABSOLUTE: u32 = 31;
 /// Flags of the commit field.
-const MISSED: u64 = 1 << 31;
-const MISSED_STORED: u64 = 1 << 30;
+const MISSED_EVENTS_FLAG: u64 = 1 << 31;
+const MISSED_COUNT_STORED_FLAG: u64 = 1 << 30;
 /// The bits of a length.
 const COMMIT_MASK: u64 = (1 << 27) - 1;
 
@@ -180,11 +180,14 @@ impl<'page> Page<'page> {
         if end > bytes.len() || length > format.data_bytes {
             return Err(damage(format.commit, "longer than a page"));
         }
-        let missed = match (commit & MISSED != 0, commit & MISSED_STORED != 0) {
-            (false, _) => MissedEvents::None,
-            (true, false) => MissedEvents::Unknown,
-            (true, true) => u64_at(bytes, end).map_or(MissedEvents::Unknown, MissedEvents::Count),
-        };
+        let missed =
+            match (commit & MISSED_EVENTS_FLAG != 0, commit & MISSED_COUNT_STORED_FLAG != 0) {
+                (false, _) => MissedEvents::None,
+                (true, false) => MissedEvents::Unknown,
+                (true, true) => {
+                    u64_at(bytes, end).map_or(MissedEvents::Unknown, MissedEvents::Count)
+                }
+            };
         Ok(Self { bytes, at: format.data, end, timestamp, missed })
     }
 
@@ -223,18 +226,18 @@ impl<'page> Page<'page> {
                 TYPE_LONG => {
                     let length = (second()? as usize).checked_sub(4);
                     let length = length.ok_or(damage("a record shorter than nothing"))?;
-                    return self.record(begin, (begin + 8, length), delta).map(Some);
+                    return self.take_record(begin, (begin + 8, length), delta).map(Some);
                 }
                 words => {
                     let length = 4 * words as usize;
-                    return self.record(begin, (begin + 4, length), delta).map(Some);
+                    return self.take_record(begin, (begin + 4, length), delta).map(Some);
                 }
             }
         }
         Ok(None)
     }
 
-    fn record(
+    fn take_record(
         &mut self,
         entry: usize,
         (at, length): (usize, usize),
@@ -272,12 +275,12 @@ mod tests {
         \ttime_delta  :   27 bits\n\tarray       :   32 bits\n\n\tpadding     : type == 29\n\
         \ttime_extend : type == 30\n\ttime_stamp : type == 31\n\tdata max type_len  == 28\n";
 
-    fn format() -> PageFormat {
+    fn parse_format() -> PageFormat {
         PageFormat::parse(HEADER_PAGE, HEADER_EVENT).expect("a format")
     }
 
     /// Returns a page of 32-bit words that begins at this time.
-    fn page(timestamp: u64, flags: u64, words: &[u32]) -> Vec<u8> {
+    fn build_page(timestamp: u64, flags: u64, words: &[u32]) -> Vec<u8> {
         let mut bytes = timestamp.to_le_bytes().to_vec();
         bytes.extend((flags | (4 * words.len() as u64)).to_le_bytes());
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
@@ -285,12 +288,12 @@ mod tests {
         bytes
     }
 
-    fn entry(kind: u32, delta: u32) -> u32 {
+    fn entry_header(kind: u32, delta: u32) -> u32 {
         delta << 5 | kind
     }
 
-    fn records(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
-        let page = Page::new(&format(), bytes).expect("a page");
+    fn read_records(bytes: &[u8]) -> Vec<(u64, Vec<u8>)> {
+        let page = Page::new(&parse_format(), bytes).expect("a page");
         page.map(|record| record.map(|record| (record.timestamp, record.bytes.to_vec())))
             .collect::<Result<_, PageDamage>>()
             .expect("records")
@@ -298,7 +301,7 @@ mod tests {
 
     #[test]
     fn pages_are_where_the_kernel_says() {
-        assert_eq!(format().page_bytes(), 4096);
+        assert_eq!(parse_format().page_bytes(), 4096);
         let narrow = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
             \tfield: local_t commit;\toffset:8;\tsize:4;\tsigned:1;\n\
             \tfield: char data;\toffset:12;\tsize:4084;\tsigned:0;\n";
@@ -319,27 +322,27 @@ mod tests {
     #[test]
     fn records_of_all_forms_are_read_with_their_times() {
         let words = [
-            entry(2, 5),
+            entry_header(2, 5),
             0x0101,
             0x0202,
             // Long: 12 bytes with the length itself.
-            entry(TYPE_LONG, 1),
+            entry_header(TYPE_LONG, 1),
             12,
             3,
             4,
-            entry(TYPE_EXTEND, 7),
+            entry_header(TYPE_EXTEND, 7),
             2,
-            entry(1, 0),
+            entry_header(1, 0),
             5,
             // A discarded record of eight bytes with the length itself.
-            entry(TYPE_PADDING, 1),
+            entry_header(TYPE_PADDING, 1),
             8,
             0xdead,
-            entry(TYPE_ABSOLUTE, 9),
+            entry_header(TYPE_ABSOLUTE, 9),
             1 << 20,
-            entry(1, 1),
+            entry_header(1, 1),
             6,
-            entry(TYPE_PADDING, 0),
+            entry_header(TYPE_PADDING, 0),
             0xffff_ffff,
         ];
         let begin = (3 << 59) + 1000;
@@ -352,50 +355,51 @@ mod tests {
             (extended, bytes(&[5])),
             (absolute + 1, bytes(&[6])),
         ];
-        assert_eq!(records(&page(begin, 0, &words)), expected);
+        assert_eq!(read_records(&build_page(begin, 0, &words)), expected);
     }
 
     #[test]
     fn pages_say_what_was_lost_before_them() {
         let of = |flags, words: &[u32]| {
-            let bytes = page(1, flags, words);
-            Page::new(&format(), &bytes).expect("a page").missed
+            let bytes = build_page(1, flags, words);
+            Page::new(&parse_format(), &bytes).expect("a page").missed
         };
         assert_eq!(of(0, &[]), MissedEvents::None);
-        assert_eq!(of(MISSED, &[]), MissedEvents::Unknown);
-        let mut bytes = page(1, MISSED | MISSED_STORED, &[entry(1, 0), 7]);
+        assert_eq!(of(MISSED_EVENTS_FLAG, &[]), MissedEvents::Unknown);
+        let mut bytes =
+            build_page(1, MISSED_EVENTS_FLAG | MISSED_COUNT_STORED_FLAG, &[entry_header(1, 0), 7]);
         bytes[24..32].copy_from_slice(&77_u64.to_le_bytes());
-        let page = Page::new(&format(), &bytes).expect("a page");
+        let page = Page::new(&parse_format(), &bytes).expect("a page");
         assert_eq!((page.missed, page.count()), (MissedEvents::Count(77), 1));
     }
 
     #[test]
     fn invalid_pages_end_at_the_error() {
         let of = |words: &[u32]| -> Vec<Option<usize>> {
-            let bytes = page(1, 0, words);
-            let page = Page::new(&format(), &bytes).expect("a page");
+            let bytes = build_page(1, 0, words);
+            let page = Page::new(&parse_format(), &bytes).expect("a page");
             page.map(|record| record.err().map(|damage| damage.at)).collect()
         };
         for words in [
-            &[entry(28, 1), 1][..],
-            &[entry(TYPE_LONG, 1), 3],
-            &[entry(TYPE_LONG, 1), u32::MAX],
-            &[entry(TYPE_LONG, 1)],
-            &[entry(TYPE_EXTEND, 1)],
-            &[entry(TYPE_PADDING, 1), u32::MAX],
-            &[entry(TYPE_PADDING, 1)],
+            &[entry_header(28, 1), 1][..],
+            &[entry_header(TYPE_LONG, 1), 3],
+            &[entry_header(TYPE_LONG, 1), u32::MAX],
+            &[entry_header(TYPE_LONG, 1)],
+            &[entry_header(TYPE_EXTEND, 1)],
+            &[entry_header(TYPE_PADDING, 1), u32::MAX],
+            &[entry_header(TYPE_PADDING, 1)],
         ] {
-            let good = [entry(1, 1), 9];
+            let good = [entry_header(1, 1), 9];
             let found = of(&[&good, words].concat());
             assert_eq!(found, [None, Some(24)], "{words:?}");
         }
         // Lengths of the page itself, and truncated bytes.
-        let whole = page(1, 0, &[entry(1, 1), 9]);
+        let whole = build_page(1, 0, &[entry_header(1, 1), 9]);
         let mut long = whole.clone();
         long[8..16].copy_from_slice(&4081_u64.to_le_bytes());
-        assert!(Page::new(&format(), &long).is_err());
+        assert!(Page::new(&parse_format(), &long).is_err());
         for end in 0..40 {
-            let page = Page::new(&format(), &whole[..end]);
+            let page = Page::new(&parse_format(), &whole[..end]);
             assert_eq!(page.is_ok(), end >= 24, "{end}");
         }
     }

@@ -26,18 +26,18 @@ use trackway_kernel::catalogue::btf::{Btf, Class};
 use trackway_kernel::catalogue::model::{Event, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_schema::EventDescription;
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
-use crate::decode::{Record, Value, records};
+use crate::decode::{Record, Value, read_records};
 use crate::filters::filter_layout;
-use crate::recording::cpus;
+use crate::recording::count_possible_cpus;
 
 /// Most bytes that either kind of program records.
 pub(crate) const PAYLOAD_MAX: u32 = 3000;
 /// Most records that a failed comparison shows, of each program.
 const SHOWN_MAX: usize = 3;
 /// Hot events, and those that all users record.
-const WANTED: [&str; 12] = [
+const REQUIRED_EVENTS: [&str; 12] = [
     "sched:sched_switch",
     "sched:sched_waking",
     "sched:sched_wakeup",
@@ -53,7 +53,7 @@ const WANTED: [&str; 12] = [
 ];
 
 /// Returns the events that can be recorded from their arguments, with their plans.
-fn known<'e>(events: &'e [Event], btf: &Btf) -> Vec<(&'e Event, EventPlan)> {
+fn recordable_events<'e>(events: &'e [Event], btf: &Btf) -> Vec<(&'e Event, EventPlan)> {
     let plan = |event| Some((event, EventPlan::from_arguments(event, btf, PAYLOAD_MAX)?));
     events.iter().filter_map(plan).collect()
 }
@@ -62,15 +62,17 @@ fn known<'e>(events: &'e [Event], btf: &Btf) -> Vec<(&'e Event, EventPlan)> {
 /// them all, and that records are described as those of the tracepoint are.
 #[test]
 fn the_kernel_takes_the_programs_that_read_arguments() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
     let layout = BufferLayout::new(16, 2, 1).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
+    let buffers = match Buffers::new(layout, count_possible_cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
-        Err(error) => return skipped(format!("BPF is not available: {error}")),
+        Err(error) => return report_skipped(format!("BPF is not available: {error}")),
     };
     let events = catalogue.events(catalogue.names()).events;
-    let known = known(&events, btf);
+    let known = recordable_events(&events, btf);
     let mut refused = Vec::new();
     for (event, plan) in &known {
         let of_record = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
@@ -106,7 +108,7 @@ impl<'c> RecordingPrograms<'c> {
     /// Creates buffers for this many programs. `None`: BPF is not available, which is reported.
     pub(crate) fn new(btf: &'c Btf, programs: usize) -> Option<Self> {
         let layout = BufferLayout::new(16, 7, programs).expect("a layout");
-        match Buffers::new(layout, cpus(), BufferMode::Discard) {
+        match Buffers::new(layout, count_possible_cpus(), BufferMode::Discard) {
             Ok(buffers) => Some(Self {
                 btf,
                 buffers,
@@ -115,7 +117,7 @@ impl<'c> RecordingPrograms<'c> {
                 missed: Vec::new(),
             }),
             Err(error) => {
-                skipped(format!("BPF is not available: {error}"));
+                report_skipped(format!("BPF is not available: {error}"));
                 None
             }
         }
@@ -177,12 +179,12 @@ impl<'c> RecordingPrograms<'c> {
         }
         let of_cpu = |cpu| {
             let levels =
-                (0..LEVELS).map(|level| records(&self.buffers, (cpu, level), &self.events));
+                (0..LEVELS).map(|level| read_records(&self.buffers, (cpu, level), &self.events));
             let mut all: Vec<Record> = levels.flatten().collect();
             all.sort_by_key(|record| (record.time_ns, record.id));
             all
         };
-        (0..cpus()).map(of_cpu).collect()
+        (0..count_possible_cpus()).map(of_cpu).collect()
     }
 }
 
@@ -201,9 +203,9 @@ fn cause_events() {
         std::thread::sleep(Duration::from_millis(5));
         (0..200_000_u64).fold(0, |a, b| std::hint::black_box(a ^ b))
     });
-    network();
-    move_about();
-    trace();
+    send_packets();
+    migrate_across_cpus();
+    trace_child();
     let (mut output, mut input) = std::io::pipe().expect("a pipe");
     let reader = std::thread::spawn(move || {
         let mut byte = [0];
@@ -221,7 +223,7 @@ fn cause_events() {
 }
 
 /// Sends network packets to this process.
-fn network() {
+fn send_packets() {
     let one = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = one.local_addr().expect("it is bound");
     for _ in 0..20 {
@@ -245,7 +247,7 @@ fn network() {
 }
 
 /// Traces a process for a moment.
-fn trace() {
+fn trace_child() {
     let mut child = Command::new("/bin/sleep").arg("1000").spawn().expect("it runs");
     let pid = child.id().cast_signed();
     let nothing = core::ptr::null_mut::<u8>();
@@ -261,12 +263,12 @@ fn trace() {
 }
 
 /// Moves to each CPU, under other names, with a timer running.
-fn move_about() {
+fn migrate_across_cpus() {
     let go = || {
         // SAFETY: the name ends in a NUL; sets of CPUs and timers may be all zero.
         unsafe {
             assert_eq!(libc::prctl(libc::PR_SET_NAME, c"a-name-of-15-by".as_ptr()), 0);
-            for cpu in (0..cpus()).chain(0..cpus()) {
+            for cpu in (0..count_possible_cpus()).chain(0..count_possible_cpus()) {
                 let mut one: libc::cpu_set_t = core::mem::zeroed();
                 libc::CPU_SET(cpu, &mut one);
                 let _ = libc::sched_setaffinity(0, size_of_val(&one), &raw const one);
@@ -309,7 +311,7 @@ fn is_same(event: &str, one: &Record, other: &Record) -> bool {
 
 /// Counts of compared events, and of thread states among them.
 #[derive(Debug, Default)]
-struct Compared {
+struct ComparisonCounts {
     events: BTreeMap<String, u64>,
     states: BTreeMap<i64, u64>,
 }
@@ -323,7 +325,7 @@ struct Comparison<'a> {
     time_ns: Range<u64>,
 }
 
-impl Compared {
+impl ComparisonCounts {
     /// Compares the records of two programs on each of these events, for each CPU: one program
     /// reads the event's arguments, the other the kernel's record. The kernel skips the first one
     /// where it would interrupt itself, and counts that. So this count is the number of events that
@@ -335,7 +337,7 @@ impl Compared {
     fn compare(&mut self, what: &Comparison<'_>, records: &[Vec<Record>]) -> Result<(), String> {
         let mut alone: Vec<Vec<&Record>> = vec![Vec::new(); what.missed.len()];
         for records in records {
-            let rest = self.pairs(what, records);
+            let rest = self.find_unpaired(what, records);
             alone.iter_mut().zip(rest).for_each(|(alone, rest)| alone.extend(rest));
         }
         for (number, (event, _)) in what.events.iter().enumerate() {
@@ -352,7 +354,11 @@ impl Compared {
     }
 
     /// Returns the records that each program alone has, of one CPU.
-    fn pairs<'r>(&mut self, what: &Comparison<'_>, records: &'r [Record]) -> Vec<Vec<&'r Record>> {
+    fn find_unpaired<'r>(
+        &mut self,
+        what: &Comparison<'_>,
+        records: &'r [Record],
+    ) -> Vec<Vec<&'r Record>> {
         let mut pending: Vec<Vec<&Record>> = vec![Vec::new(); what.missed.len()];
         for record in records {
             let (event, _) = what.events[record.id / 2];
@@ -379,7 +385,7 @@ impl Compared {
 fn compare_group(
     btf: &Btf,
     group: &[&(&Event, EventPlan)],
-    compared: &mut Compared,
+    compared: &mut ComparisonCounts,
 ) -> Result<(), String> {
     let mut both = RecordingPrograms::new(btf, 2 * group.len()).expect("there was one");
     // Attaching takes long: meanwhile other processes would fill the buffers.
@@ -402,11 +408,13 @@ fn compare_group(
 #[test]
 fn fields_from_arguments_equal_the_kernels_record() {
     /// Events so frequent that they would fill the buffers of others.
-    const OFTEN: u64 = 2000;
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
+    const FREQUENT_COUNT: u64 = 2000;
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
     let events = catalogue.events(catalogue.names()).events;
-    let known = known(&events, btf);
+    let known = recordable_events(&events, btf);
     // Detaching takes the kernel long, so only events that happen are compared.
     let Some(mut first) = RecordingPrograms::new(btf, known.len()) else { return };
     first.buffers.stop();
@@ -419,24 +427,26 @@ fn fields_from_arguments_equal_the_kernels_record() {
     (0..).zip(&mut happened).for_each(|(at, count)| *count = first.buffers.lost(at));
     first.finish().iter().flatten().for_each(|record| happened[record.id] += 1);
     drop(first);
-    let mut compared = Compared::default();
+    let mut compared = ComparisonCounts::default();
     for is_often in [false, true] {
         let group = happened.iter().zip(&known);
-        let group = group.filter(|(count, _)| **count > 0 && (**count > OFTEN) == is_often);
+        let group =
+            group.filter(|(count, _)| **count > 0 && (**count > FREQUENT_COUNT) == is_often);
         let group: Vec<_> = group.map(|(_, known)| known).collect();
         compare_group(btf, &group, &mut compared).unwrap_or_else(|error| panic!("{error}"));
     }
     let names: Vec<&str> = compared.events.keys().map(String::as_str).collect();
     println!("{} of {} events, {compared:?}", names.len(), known.len());
-    for wanted in
-        WANTED.iter().filter(|wanted| known.iter().any(|(event, _)| event.full_name() == **wanted))
+    for wanted in REQUIRED_EVENTS
+        .iter()
+        .filter(|wanted| known.iter().any(|(event, _)| event.full_name() == **wanted))
     {
         assert!(names.contains(wanted), "{wanted} was not compared");
     }
 }
 
 /// Returns the events with these names.
-pub(crate) fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
+pub(crate) fn select_events(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
     let selection = Selection::new(names).expect("patterns");
     catalogue.select(&selection).expect("they are there").events
 }
@@ -447,9 +457,11 @@ pub(crate) fn select(catalogue: &Catalogue, names: &[&str]) -> Vec<Event> {
 #[test]
 fn fields_missing_in_a_record_are_zero() {
     const FORKS: usize = 5;
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
-    let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
+    let event = &select_events(&catalogue, &["sched:sched_process_fork"])[0];
     let mut plan = EventPlan::from_record_with_unknown(event, PAYLOAD_MAX);
     assert_eq!(plan.unknown_fields().collect::<Vec<_>>(), ["parent_pid", "child_pid"]);
     // More data follows: a program that copies too few bytes would copy wrong ones.
@@ -475,22 +487,24 @@ fn fields_missing_in_a_record_are_zero() {
 /// RUN the comparison of a program that reads the wrong argument. EXPECT a difference.
 #[test]
 fn the_comparison_finds_a_wrong_argument() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
-    let event = &select(&catalogue, &["sched:sched_process_fork"])[0];
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
+    let event = &select_events(&catalogue, &["sched:sched_process_fork"])[0];
     let mut wrong = event.clone();
     let Source::RawTracepoint { arguments } = &mut wrong.source else { panic!("{event:?}") };
     let names: Vec<_> = arguments.iter().rev().map(|argument| argument.name.clone()).collect();
     arguments.iter_mut().zip(names).for_each(|(argument, name)| argument.name = name);
     let Some(plan) = EventPlan::from_arguments(&wrong, btf, PAYLOAD_MAX) else {
-        return skipped("this kernel's sched_process_fork is another one");
+        return report_skipped("this kernel's sched_process_fork is another one");
     };
     let Some(mut both) = RecordingPrograms::new(btf, 2) else { return };
     both.attach(event, plan.clone(), true);
     both.attach(event, EventPlan::from_record(event, PAYLOAD_MAX), false);
     assert!(Command::new("/bin/true").status().expect("it runs").success());
     let known = (event, plan);
-    let mut compared = Compared::default();
+    let mut compared = ComparisonCounts::default();
     let all = both.finish();
     let what = Comparison { events: &[&known], missed: &[0, 0], time_ns: 0..u64::MAX };
     assert!(compared.compare(&what, &all).is_err(), "{compared:?}");
@@ -502,8 +516,10 @@ fn the_comparison_finds_a_wrong_argument() {
 /// found, if the kernel does not say that it passed that program over.
 #[test]
 fn a_record_waits_for_its_second_whatever_interrupts_it() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let event = &select(&catalogue, &["kmem:kfree"])[0];
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let event = &select_events(&catalogue, &["kmem:kfree"])[0];
     let known = (event, EventPlan::from_record(event, PAYLOAD_MAX));
     let record = |time_ns: u64, id: usize, number: i64| {
         let fields = BTreeMap::from([("ptr".to_owned(), Value::Number(number))]);
@@ -514,7 +530,7 @@ fn a_record_waits_for_its_second_whatever_interrupts_it() {
     all.push(record(11, 1, 0));
     let differs = |records: &[Record], missed: &[u64]| {
         let what = Comparison { events: &[&known], missed, time_ns: 0..100 };
-        Compared::default().compare(&what, &[records.to_vec()]).is_err()
+        ComparisonCounts::default().compare(&what, &[records.to_vec()]).is_err()
     };
     assert!(!differs(&all, &[0, 10]));
     all.push(record(12, 1, 12));
@@ -528,10 +544,14 @@ fn a_record_waits_for_its_second_whatever_interrupts_it() {
 /// argument of another name. EXPECT that their fields are not taken from the table.
 #[test]
 fn events_unlike_the_table_use_the_kernels_record() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
     let is_known = |event: &Event| EventPlan::from_arguments(event, btf, PAYLOAD_MAX).is_some();
-    for event in select(&catalogue, &["sched:sched_waking", "irq:softirq_entry", "kmem:kmalloc"]) {
+    for event in
+        select_events(&catalogue, &["sched:sched_waking", "irq:softirq_entry", "kmem:kmalloc"])
+    {
         if !is_known(&event) {
             println!("skipped, because {} is not the table's here", event.full_name());
             continue;
@@ -555,7 +575,7 @@ fn events_unlike_the_table_use_the_kernels_record() {
         assert!(!is_known(&other), "{other:?}");
     }
     // The kernel's sources do not follow these names.
-    for event in select(&catalogue, &["irq_vectors:vector_alloc"]) {
+    for event in select_events(&catalogue, &["irq_vectors:vector_alloc"]) {
         assert!(event.fields.iter().all(|field| field.argument.is_some()), "{event:?}");
         assert!(!is_known(&event), "{event:?}");
     }
@@ -565,28 +585,31 @@ fn events_unlike_the_table_use_the_kernels_record() {
 /// an array, or is behind a pointer. EXPECT of the former what the filter is true of, all of it.
 #[test]
 fn filters_on_arguments_see_the_recorded_values() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
     let state = |record: &Record| {
         let Value::Number(state) = record.fields["prev_state"] else { panic!("{record:?}") };
         let Value::Text(name) = &record.fields["prev_comm"] else { panic!("{record:?}") };
         state & 3 != 0 && !name.starts_with("kworker")
     };
     let file = |record: &Record| record.fields["filename"] == Value::Text("/bin/true".into());
-    type Is<'a> = &'a dyn Fn(&Record) -> bool;
-    let cases: [(&str, &str, Is<'_>); 2] = [
+    type RecordPredicate<'a> = &'a dyn Fn(&Record) -> bool;
+    let cases: [(&str, &str, RecordPredicate<'_>); 2] = [
         ("sched:sched_switch", "(prev_state & 3) != 0 && prev_comm != \"kworker*\"", &state),
         ("sched:sched_process_exec", "filename == \"/bin/true\"", &file),
     ];
     for (name, text, is_so) in cases {
-        let event = &select(&catalogue, &[name])[0];
+        let event = &select_events(&catalogue, &[name])[0];
         let Some(plan) = EventPlan::from_arguments(event, btf, PAYLOAD_MAX) else {
             println!("skipped, because this kernel's {name} is another one");
             continue;
         };
         let Some(mut both) = RecordingPrograms::new(btf, 2) else { return };
-        let mut memory = FilterMaps::new(cpus(), 1, FilterContexts::find(Some(btf), |_| false))
-            .expect("there was a map already");
+        let mut memory =
+            FilterMaps::new(count_possible_cpus(), 1, FilterContexts::find(Some(btf), |_| false))
+                .expect("there was a map already");
         let compiled =
             compile(text, &filter_layout(&plan)).unwrap_or_else(|error| panic!("{error:?}"));
         let object = compiled.into_object().encode().expect("an object");
@@ -615,18 +638,21 @@ fn filters_on_arguments_see_the_recorded_values() {
 /// with a filter. EXPECT that the kernel takes them, and that they record what others do.
 #[test]
 fn programs_that_are_not_preempted_record_the_same() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
-    let Some(guard) = PreemptionGuard::find(btf) else {
-        return skipped("this kernel has nothing for it");
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
     };
-    let event = &select(&catalogue, &["sched:sched_switch"])[0];
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
+    let Some(guard) = PreemptionGuard::find(btf) else {
+        return report_skipped("this kernel has nothing for it");
+    };
+    let event = &select_events(&catalogue, &["sched:sched_switch"])[0];
     let Some(plan) = EventPlan::from_arguments(event, btf, PAYLOAD_MAX) else {
-        return skipped("this kernel's sched_switch is another one");
+        return report_skipped("this kernel's sched_switch is another one");
     };
     let Some(mut both) = RecordingPrograms::new(btf, 3) else { return };
-    let mut memory = FilterMaps::new(cpus(), 1, FilterContexts::find(Some(btf), |_| false))
-        .expect("there was a map already");
+    let mut memory =
+        FilterMaps::new(count_possible_cpus(), 1, FilterContexts::find(Some(btf), |_| false))
+            .expect("there was a map already");
     let compiled = compile("next_prio >= 0", &filter_layout(&plan)).expect("it makes sense");
     let object = compiled.into_object().encode().expect("an object");
     let filter = Filter::new(&object, 0, &plan, &mut memory).expect("it is done");
@@ -649,7 +675,7 @@ fn programs_that_are_not_preempted_record_the_same() {
     // A program for `sys_enter` serves any raw tracepoint.
     let registers =
         RegisterLayout { guard: Some(guard), ..RegisterLayout::find(btf).expect("x86-64's") };
-    let call = &select(&catalogue, &["syscalls:sys_enter_openat"])[0];
+    let call = &select_events(&catalogue, &["syscalls:sys_enter_openat"])[0];
     let plan = EventPlan::from_registers(call, &registers, PAYLOAD_MAX).expect("it has a number");
     let maps = ProgramMaps { buffers_fd: both.buffers.map_fd(), scope: None };
     let code =

@@ -11,14 +11,15 @@ use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_sys::thread::CpuSet;
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
-use crate::arguments::{PAYLOAD_MAX, RecordingPrograms, select};
+use crate::arguments::{PAYLOAD_MAX, RecordingPrograms, select_events};
 use crate::decode::{Record, Value};
 
 /// Contexts that are compared. The first three of them are what the second of two programs on a
 /// tracepoint finds, too; the last may have come about since the first has looked.
-const COMPARED: [&str; 4] = ["preemptible", "interruptible", "migratable", "need_reschedule"];
+const COMPARED_CONTEXTS: [&str; 4] =
+    ["preemptible", "interruptible", "migratable", "need_reschedule"];
 /// Events that happen in many situations, recorded from their arguments; and a call, which is not.
 const EVENTS: [&str; 5] = [
     "kmem:kmalloc",
@@ -65,7 +66,7 @@ impl Ftrace {
         assert_eq!(kept, written, "the kernel's buffer was too small");
         let of_thread = format!("-{tid} ");
         let lines = text.lines().filter(|line| !line.starts_with('#') && line.contains(&of_thread));
-        lines.map(|line| parse(line).unwrap_or_else(|| panic!("{line}"))).collect()
+        lines.map(|line| parse_ftrace_line(line).unwrap_or_else(|| panic!("{line}"))).collect()
     }
 }
 
@@ -80,7 +81,7 @@ type ObservedContexts = [bool; 4];
 
 /// A line of ftrace's: `NAME-TID [CPU] FLAGS TIME: EVENT: …`, with flags as the kernel's
 /// Documentation/trace/ftrace.rst has them.
-fn parse(line: &str) -> Option<(String, ObservedContexts)> {
+fn parse_ftrace_line(line: &str) -> Option<(String, ObservedContexts)> {
     let mut words = line.split_once(" [")?.1.split_whitespace().skip(1);
     let flags = words.next()?.as_bytes().first_chunk::<5>()?;
     let event = words.nth(1)?.strip_suffix(':')?;
@@ -99,20 +100,20 @@ fn parse(line: &str) -> Option<(String, ObservedContexts)> {
 
 /// Returns the recorded contexts.
 fn recorded_contexts(record: &Record) -> ObservedContexts {
-    COMPARED.map(|name| match record.fields[name] {
+    COMPARED_CONTEXTS.map(|name| match record.fields[name] {
         Value::Number(number @ 0..=1) => number == 1,
         _ => panic!("{record:?}"),
     })
 }
 
 /// Returns the kernel's name of an event.
-fn name(of: &str) -> String {
+fn kernel_event_name(of: &str) -> String {
     of.strip_prefix("kmem_").or(of.strip_prefix("irq_")).unwrap_or(of).to_owned()
 }
 
 /// Has the kernel allocate something while the thread may not go to another CPU: by a program that
 /// makes a map. `None`: not permitted.
-fn allocate_where_it_is() -> Option<()> {
+fn allocate_without_migration() -> Option<()> {
     const PROG_LOAD: i32 = 5;
     const PROG_RUN: i32 = 10;
     const TYPE_SYSCALL: u32 = 31;
@@ -166,7 +167,7 @@ fn allocate_where_it_is() -> Option<()> {
 fn cause_events() -> (u32, bool) {
     let work = || {
         // The woken thread gets this CPU.
-        CpuSet::only(trackway_sys::thread::cpu()).apply().expect("it is there");
+        CpuSet::only(trackway_sys::thread::current_cpu()).apply().expect("it is there");
         let (mut output, mut input) = std::io::pipe().expect("a pipe");
         let reader = std::thread::spawn(move || {
             let mut byte = [0];
@@ -181,12 +182,12 @@ fn cause_events() -> (u32, bool) {
                 drop(std::fs::File::open("/proc/self/stat"));
             }
             if number % 100 == 0 {
-                stays |= allocate_where_it_is().is_some();
+                stays |= allocate_without_migration().is_some();
             }
         }
         drop(input);
         reader.join().expect("it ends");
-        (trackway_sys::thread::tid(), stays)
+        (trackway_sys::thread::current_tid(), stays)
     };
     std::thread::spawn(work).join().expect("it ends")
 }
@@ -197,34 +198,40 @@ fn cause_events() -> (u32, bool) {
 fn preemption_contexts_match_ftrace() {
     /// The kernel skips a program that would interrupt itself: then there is less to compare.
     const TRIES: usize = 5;
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
-    let wanted = COMPARED.map(|name| Context::named(name).expect("there is one"));
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
+    let wanted = COMPARED_CONTEXTS.map(|name| Context::find_by_name(name).expect("there is one"));
     let contexts = match Contexts::new(&wanted, Some(btf)) {
         Ok(contexts) => contexts,
-        Err(hidden) => return skipped(hidden),
+        Err(hidden) => return report_skipped(hidden),
     };
     for left in (0..TRIES).rev() {
         let Some(mut both) = RecordingPrograms::new(btf, EVENTS.len()) else { return };
         for event in EVENTS {
-            let event = &select(&catalogue, &[event])[0];
+            let event = &select_events(&catalogue, &[event])[0];
             let of_arguments = EventPlan::from_arguments(event, btf, PAYLOAD_MAX);
             let is_raw = of_arguments.is_some();
             let plan = of_arguments.unwrap_or_else(|| EventPlan::from_record(event, PAYLOAD_MAX));
             both.attach(event, EventPlan { contexts: contexts.clone(), ..plan }, is_raw);
         }
-        let Some(ftrace) = Ftrace::new() else { return skipped("there is no ftrace for us") };
+        let Some(ftrace) = Ftrace::new() else {
+            return report_skipped("there is no ftrace for us");
+        };
         let (tid, stays) = cause_events();
         let perf = ftrace.finish(tid);
         let own = both.finish().concat();
         let own = own.iter().filter(|record| record.tid == u64::from(tid));
         let own: Vec<_> = own
-            .map(|record| (name(&both.events[record.id].name), recorded_contexts(record)))
+            .map(|record| {
+                (kernel_event_name(&both.events[record.id].name), recorded_contexts(record))
+            })
             .collect();
         if both.missed.iter().any(|&missed| missed > 0) && left > 0 {
             continue;
         }
-        return compare(between_calls(&own), between_calls(&perf), stays);
+        return compare_contexts(between_calls(&own), between_calls(&perf), stays);
     }
 }
 
@@ -237,7 +244,11 @@ fn between_calls(all: &[(String, ObservedContexts)]) -> &[(String, ObservedConte
 }
 
 /// Compares how often each event was in each situation; in one of which the thread had to stay.
-fn compare(own: &[(String, ObservedContexts)], perf: &[(String, ObservedContexts)], stays: bool) {
+fn compare_contexts(
+    own: &[(String, ObservedContexts)],
+    perf: &[(String, ObservedContexts)],
+    stays: bool,
+) {
     type Counts = BTreeMap<(String, [bool; 3]), [usize; 2]>;
     // For each situation, the number of events, and of those whose thread had to leave.
     let count = |all: &[(String, ObservedContexts)]| {
@@ -250,10 +261,10 @@ fn compare(own: &[(String, ObservedContexts)], perf: &[(String, ObservedContexts
         counts
     };
     let (own, perf) = (count(own), count(perf));
-    println!("{COMPARED:?}: {own:?} {perf:?}");
+    println!("{COMPARED_CONTEXTS:?}: {own:?} {perf:?}");
     let in_all = |of: &Counts| of.iter().map(|(key, [all, _])| (key.clone(), *all)).collect();
     let (our_all, their_all): (BTreeMap<_, _>, BTreeMap<_, _>) = (in_all(&own), in_all(&perf));
-    assert_eq!(our_all, their_all, "{COMPARED:?}");
+    assert_eq!(our_all, their_all, "{COMPARED_CONTEXTS:?}");
     // A thread must leave until it has left; Trackway's program runs first.
     let leaving = |of: &Counts| of.values().map(|[_, leaving]| leaving).sum::<usize>();
     let is_later = |(key, [_, leaving]): (_, &[usize; 2])| perf[key][1] >= *leaving;

@@ -78,7 +78,7 @@ impl Cursor<'_> {
 }
 
 /// Returns all records of a CPU's level, and checks the properties that readers rely on.
-pub(crate) fn records(
+pub(crate) fn read_records(
     buffers: &Buffers,
     (cpu, level): (usize, usize),
     events: &[EventDescription],
@@ -91,7 +91,8 @@ pub(crate) fn records(
     let position = oldest << region.geometry.sub_shift();
     let mut drained = Drained { position, ..Drained::default() };
     let mut all = Vec::new();
-    while let Some(piece) = region.piece(buffers, &drained, &snapshot, true).expect("a piece") {
+    while let Some(piece) = region.next_piece(buffers, &drained, &snapshot, true).expect("a piece")
+    {
         let mut bytes = vec![0; (piece.end - piece.start) as usize];
         region.copy(buffers, &piece, &mut bytes).expect("its bytes");
         let (before, mut last) = (all.len(), piece.begin_ts);

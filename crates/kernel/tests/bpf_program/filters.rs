@@ -26,7 +26,7 @@ use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::catalogue::btf::Class;
 use trackway_kernel::catalogue::model::{Location, Phase, Source};
 use trackway_schema::{EventDescription, Field, FieldKind};
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
 /// Returns the fields that a filter can read.
 pub(crate) fn filter_layout(plan: &EventPlan) -> Kinds {
@@ -34,12 +34,12 @@ pub(crate) fn filter_layout(plan: &EventPlan) -> Kinds {
     Kinds {
         event: plan.description.name.clone(),
         fields: plan.description.fields.iter().map(field).collect(),
-        contexts: contexts(),
+        contexts: filterable_contexts(),
         applications: Vec::new(),
     }
 }
 
-fn contexts() -> Vec<Member> {
+fn filterable_contexts() -> Vec<Member> {
     let context = |context: Context| Member {
         name: context.name.into(),
         of: context.scalar().map_or(Type::String, Type::from),
@@ -48,12 +48,12 @@ fn contexts() -> Vec<Member> {
 }
 
 /// Buffers and maps to try programs; `None`: BPF is not available, which is reported.
-struct Bench {
+struct FilterBench {
     buffers: Buffers,
     memory: FilterMaps,
 }
 
-impl Bench {
+impl FilterBench {
     fn new() -> Option<Self> {
         let layout = BufferLayout::new(16, 2, 1).expect("a layout");
         let made = Buffers::new(layout, 1, BufferMode::Discard).and_then(|buffers| {
@@ -62,7 +62,7 @@ impl Bench {
             let memory = FilterMaps::new(1, 1, FilterContexts::find(btf, |_| true))?;
             Ok(Self { buffers, memory })
         });
-        made.map_err(|error| skipped(format!("BPF is not available: {error}"))).ok()
+        made.map_err(|error| report_skipped(format!("BPF is not available: {error}"))).ok()
     }
 
     /// Prepares the filter of this text for an event.
@@ -76,7 +76,7 @@ impl Bench {
     }
 
     /// Loads a program with these filters.
-    fn load(
+    fn load_program(
         &self,
         plan: &EventPlan,
         filters: &[Filter],
@@ -101,7 +101,7 @@ impl Bench {
 
 /// Expressions about an event's first integer, first text and first sequence, of those that are
 /// there before it is recorded, and a context.
-fn expressions(bench: &mut Bench, plan: &EventPlan) -> Vec<String> {
+fn build_expressions(bench: &mut FilterBench, plan: &EventPlan) -> Vec<String> {
     let fields = &plan.description.fields;
     let mut first = |is_it: &dyn Fn(&FieldKind) -> bool, asks: &dyn Fn(&str) -> String| {
         let names = fields.iter().filter(|field| is_it(&field.kind)).map(|field| &field.name);
@@ -140,7 +140,7 @@ fn expressions(bench: &mut Bench, plan: &EventPlan) -> Vec<String> {
 }
 
 /// Returns an expression on the pointees of a call; `None`: there are none.
-fn behind_pointers(plan: &EventPlan) -> Option<String> {
+fn pointee_expression(plan: &EventPlan) -> Option<String> {
     let is_behind = |(_, step): &(&Field, &Step)| {
         step.reads_user_memory() || matches!(step, Step::PartOfPrevious | Step::Incomplete)
     };
@@ -164,8 +164,10 @@ fn behind_pointers(plan: &EventPlan) -> Option<String> {
 /// of calls, with one on what is behind pointers. EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_a_filter_on_every_event() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(mut bench) = Bench::new() else { return };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(mut bench) = FilterBench::new() else { return };
     let call_id = |phase| {
         let name = match phase {
             Phase::Enter => "btf_trace_sys_enter",
@@ -178,28 +180,30 @@ fn the_kernel_takes_a_filter_on_every_event() {
     let (mut taken, mut asked, mut calls, mut pointing) = (0, 0, 0, 0);
     for event in events.iter().filter(|event| event.id.is_some()) {
         let plan = EventPlan::from_record(event, 3000);
-        let all = expressions(&mut bench, &plan);
+        let all = build_expressions(&mut bench, &plan);
         let whole = bench.filter(&all.join(" && "), &plan).expect("the kernel does it");
         let parts: Vec<Filter> =
             all.iter().map(|text| bench.filter(text, &plan).expect("the kernel does it")).collect();
         let name = event.full_name();
         // All in one program take long and are rare: every eighth event has them.
-        bench.load(&plan, &[whole], None).unwrap_or_else(|why| panic!("{name}: {all:?}: {why}"));
+        bench
+            .load_program(&plan, &[whole], None)
+            .unwrap_or_else(|why| panic!("{name}: {all:?}: {why}"));
         if taken % 8 == 0 {
-            bench.load(&plan, &parts, None).unwrap_or_else(|why| panic!("{name}: {why}"));
+            bench.load_program(&plan, &parts, None).unwrap_or_else(|why| panic!("{name}: {why}"));
         }
         (taken, asked) = (taken + 1, asked + all.len());
         let Source::Syscall { phase, .. } = event.source else { continue };
         let Some((registers, btf_id)) = registers.as_ref().zip(call_id(phase)) else { continue };
         let Some(plan) = EventPlan::from_registers(event, registers, 3000) else { continue };
-        let text = expressions(&mut bench, &plan).join(" && ");
+        let text = build_expressions(&mut bench, &plan).join(" && ");
         let filter = bench.filter(&text, &plan).expect("the kernel does it");
-        let loaded = bench.load(&plan, &[filter], Some(btf_id));
+        let loaded = bench.load_program(&plan, &[filter], Some(btf_id));
         loaded.unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
         calls += 1;
-        let Some(text) = behind_pointers(&plan) else { continue };
+        let Some(text) = pointee_expression(&plan) else { continue };
         let filter = bench.filter(&text, &plan).expect("the kernel does it");
-        let loaded = bench.load(&plan, &[filter], Some(btf_id));
+        let loaded = bench.load_program(&plan, &[filter], Some(btf_id));
         loaded.unwrap_or_else(|why| panic!("{name}: {text}: {why}"));
         pointing += 1;
     }
@@ -213,9 +217,11 @@ fn the_kernel_takes_a_filter_on_every_event() {
 /// each of an event's fields. EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_filters_that_ask_for_arguments() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
-    let Some(mut bench) = Bench::new() else { return };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
+    let Some(mut bench) = FilterBench::new() else { return };
     let mut asked = 0;
     for event in catalogue.events(catalogue.names()).events {
         let Some(plan) = EventPlan::from_arguments(&event, btf, 3000) else { continue };
@@ -227,7 +233,7 @@ fn the_kernel_takes_filters_that_ask_for_arguments() {
         let parts: Vec<String> = fields.take(12).collect();
         let text = parts.join(" && ");
         let filter = bench.filter(&text, &plan).expect("the kernel does it");
-        let loaded = bench.load(&plan, &[filter], raw_tracepoint_type(&event, btf));
+        let loaded = bench.load_program(&plan, &[filter], raw_tracepoint_type(&event, btf));
         loaded.unwrap_or_else(|why| panic!("{}: {text}: {why}", event.full_name()));
         asked += parts.len();
     }
@@ -236,8 +242,8 @@ fn the_kernel_takes_filters_that_ask_for_arguments() {
 }
 
 /// An event of the kernel's with such fields, as if it had one; `None`: it has none like that.
-fn made_up(layout: &Kinds) -> Option<EventPlan> {
-    let known = contexts();
+fn build_plan(layout: &Kinds) -> Option<EventPlan> {
+    let known = filterable_contexts();
     if !layout.applications.is_empty()
         || layout.contexts.iter().any(|context| !known.contains(context))
     {
@@ -308,25 +314,25 @@ fn made_up(layout: &Kinds) -> Option<EventPlan> {
 /// past the kernel's verifier. EXPECT that it takes them all.
 #[test]
 fn the_kernel_takes_every_case_of_the_language() {
-    let Some(mut bench) = Bench::new() else { return };
+    let Some(mut bench) = FilterBench::new() else { return };
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filter/cases");
     let mut cases = BTreeMap::new();
     for entry in fs::read_dir(folder).expect("the cases").flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|extension| extension == "txt") {
             let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-            cases.insert(name, case::read(&fs::read_to_string(path).expect("a case")));
+            cases.insert(name, case::parse_case(&fs::read_to_string(path).expect("a case")));
         }
     }
     let (mut taken, mut unlike, mut unfit) = (0, 0, Vec::new());
     for (name, case) in cases.iter().filter(|(_, case)| case.error.is_none()) {
-        let Some(plan) = made_up(&case.event.layout) else {
+        let Some(plan) = build_plan(&case.event.layout) else {
             unlike += 1;
             continue;
         };
         match bench.filter(&case.filter, &plan) {
             Ok(filter) => bench
-                .load(&plan, &[filter], None)
+                .load_program(&plan, &[filter], None)
                 .unwrap_or_else(|why| panic!("{name}: {}: {why}", case.filter)),
             Err(FilterError::Unsupported(_)) => {
                 unfit.push(name.as_str());
@@ -345,10 +351,10 @@ fn the_kernel_takes_every_case_of_the_language() {
 /// event that is never recorded; and of what an event has not, or not like that, that it has not.
 #[test]
 fn fields_read_too_late_are_reported() {
-    let Some(mut bench) = Bench::new() else { return };
+    let Some(mut bench) = FilterBench::new() else { return };
     let text = Member { name: "name".into(), of: Type::String };
     let event = Kinds { event: "event".into(), fields: vec![text], ..Kinds::default() };
-    let mut plan = made_up(&event).expect("a text is nothing special");
+    let mut plan = build_plan(&event).expect("a text is nothing special");
     let object = |text: &str| {
         compile(text, &filter_layout(&plan))
             .expect("a filter")
@@ -376,11 +382,11 @@ fn fields_read_too_late_are_reported() {
 /// EXPECT that it takes the former, and to be told of the latter.
 #[test]
 fn filters_with_too_many_steps_are_refused() {
-    let Some(mut bench) = Bench::new() else { return };
+    let Some(mut bench) = FilterBench::new() else { return };
     let member = |name: &str| Member { name: name.into(), of: Type::String };
     let fields = vec![member("name"), member("other")];
     let event = Kinds { event: "event".into(), fields, ..Kinds::default() };
-    let plan = made_up(&event).expect("texts are nothing special");
+    let plan = build_plan(&event).expect("texts are nothing special");
     let asks = |count: usize, letters: usize| {
         let found = |number| format!("contains(name, \"{number:0letters$}\")");
         (0..count).map(found).collect::<Vec<_>>().join(" || ")
@@ -391,7 +397,9 @@ fn filters_with_too_many_steps_are_refused() {
         let most = STEPS_MAX as usize / steps;
         let filter = bench.filter(&asks(most, letters), &plan).expect("the kernel does it");
         Filter::check_steps(std::slice::from_ref(&filter)).expect("just as many");
-        bench.load(&plan, std::slice::from_ref(&filter), None).expect("the kernel takes it");
+        bench
+            .load_program(&plan, std::slice::from_ref(&filter), None)
+            .expect("the kernel takes it");
         let one = bench.filter(&asks(1, letters), &plan).expect("the kernel does it");
         let error = Filter::check_steps(&[filter, one]).expect_err("one more");
         assert!(matches!(error, FilterError::Steps(steps) if steps > STEPS_MAX), "{error}");
@@ -401,5 +409,5 @@ fn filters_with_too_many_steps_are_refused() {
     }
     let other = bench.filter("contains(name, other)", &plan).expect("the kernel does it");
     Filter::check_steps(std::slice::from_ref(&other)).expect("that is not much");
-    bench.load(&plan, &[other], None).expect("the kernel takes it");
+    bench.load_program(&plan, &[other], None).expect("the kernel takes it");
 }

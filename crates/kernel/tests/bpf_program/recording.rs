@@ -22,9 +22,9 @@ use trackway_kernel::catalogue::model::{Event, Meaning, Phase, Source};
 use trackway_kernel::catalogue::select::Selection;
 use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_testkit::folder::TemporaryFolder;
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
-use crate::decode::{Record, Value, records};
+use crate::decode::{Record, Value, read_records};
 
 /// Events under recording.
 struct Recording {
@@ -33,31 +33,32 @@ struct Recording {
     attached: Vec<AttachedProgram>,
 }
 
-pub(crate) fn cpus() -> usize {
+pub(crate) fn count_possible_cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
 }
 
 /// Records these events; `None`: that is impossible, which is reported.
-fn record(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Recording> {
+fn start_recording(patterns: &[&str], shifts: (u32, u32), overwrite: bool) -> Option<Recording> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
         Err(error) => {
-            skipped(error);
+            report_skipped(error);
             return None;
         }
     };
     let selection = Selection::new(patterns).expect("patterns");
     let events = catalogue.select(&selection).expect("events").events;
     let layout = BufferLayout::new(shifts.0, shifts.1, events.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), BufferMode::from_overwrite(overwrite)) {
-        Ok(buffers) => buffers,
-        Err(error) => {
-            skipped(format!("BPF is not available: {error}"));
-            return None;
-        }
-    };
+    let buffers =
+        match Buffers::new(layout, count_possible_cpus(), BufferMode::from_overwrite(overwrite)) {
+            Ok(buffers) => buffers,
+            Err(error) => {
+                report_skipped(format!("BPF is not available: {error}"));
+                return None;
+            }
+        };
     let mut recording = Recording { buffers, events: Vec::new(), attached: Vec::new() };
     for (number, event) in events.iter().enumerate() {
         let plan = EventPlan::from_record(event, 3000);
@@ -80,7 +81,7 @@ impl Recording {
         let mut all = Vec::new();
         for cpu in 0..self.buffers.cpus() {
             for level in 0..LEVELS {
-                let found = records(&self.buffers, (cpu, level), &self.events);
+                let found = read_records(&self.buffers, (cpu, level), &self.events);
                 all.extend(found.into_iter().map(|record| (level, record)));
             }
         }
@@ -93,7 +94,7 @@ impl Recording {
 #[test]
 fn a_system_call_is_recorded_with_its_file_name() {
     let patterns = ["syscalls:sys_enter_openat", "syscalls:sys_exit_openat"];
-    let Some(mut recording) = record(&patterns, (16, 4), false) else { return };
+    let Some(mut recording) = start_recording(&patterns, (16, 4), false) else { return };
     let name = "/nowhere/that/anybody/else/looks";
     let before = trackway_sys::clock::monotonic_ns();
     let error = File::open(name).expect_err("it is not there");
@@ -119,7 +120,7 @@ fn a_system_call_is_recorded_with_its_file_name() {
 #[test]
 fn scheduler_events_are_recorded() {
     let patterns = ["sched:sched_process_exec", "sched:sched_process_fork", "sched:sched_switch"];
-    let Some(mut recording) = record(&patterns, (16, 5), false) else { return };
+    let Some(mut recording) = start_recording(&patterns, (16, 5), false) else { return };
     let child = Command::new("/bin/true").spawn().expect("it runs");
     let pid = i64::from(child.id());
     child.wait_with_output().expect("it ends");
@@ -142,20 +143,22 @@ fn scheduler_events_are_recorded() {
 /// by its arguments. EXPECT the longer ones cut, and each of those counted.
 #[test]
 fn cut_kernel_texts_are_counted() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
     let selection = Selection::new(&["sched:sched_process_exec"]).expect("a pattern");
     let event = catalogue.select(&selection).expect("an event").events.remove(0);
     let raw = catalogue.btf().and_then(|btf| {
         Some((EventPlan::from_arguments(&event, btf, 3500)?, raw_tracepoint_type(&event, btf)?))
     });
     if raw.is_none() {
-        skipped("what this event's arguments are is not known of this kernel");
+        report_skipped("what this event's arguments are is not known of this kernel");
     }
     let plan = [(EventPlan::from_record(&event, 3500), None)].into_iter();
     for (plan, raw) in plan.chain(raw.map(|(plan, id)| (plan, Some(id)))) {
         let layout = BufferLayout::new(16, 3, 1).expect("a layout");
-        let Ok(buffers) = Buffers::new(layout, cpus(), BufferMode::Discard) else {
-            return skipped("BPF is not available");
+        let Ok(buffers) = Buffers::new(layout, count_possible_cpus(), BufferMode::Discard) else {
+            return report_skipped("BPF is not available");
         };
         let code = generate_program(
             &plan,
@@ -184,8 +187,9 @@ fn cut_kernel_texts_are_counted() {
         assert!(ran.iter().all(|ran| ran.as_ref().is_ok_and(|status| status.success())), "{ran:?}");
         drop(attached);
         let events = [plan.description];
-        let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
-        let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
+        let all =
+            (0..count_possible_cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+        let all: Vec<_> = all.flat_map(|which| read_records(&buffers, which, &events)).collect();
         let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
         for path in &paths {
             let kept = &path.to_str().expect("letters")[..255];
@@ -200,7 +204,8 @@ fn cut_kernel_texts_are_counted() {
 #[test]
 fn records_without_room_are_counted() {
     const CALLS: u64 = 20_000;
-    let Some(mut recording) = record(&["syscalls:sys_enter_getppid"], (12, 1), false) else {
+    let Some(mut recording) = start_recording(&["syscalls:sys_enter_getppid"], (12, 1), false)
+    else {
         return;
     };
     for _ in 0..CALLS {
@@ -216,7 +221,7 @@ fn records_without_room_are_counted() {
         let region = recording.buffers.region(cpu, 0).expect("it is there");
         region.snapshot().expect("it makes sense").discarded
     };
-    assert_eq!((0..cpus()).map(discarded).sum::<u64>(), lost);
+    assert_eq!((0..count_possible_cpus()).map(discarded).sum::<u64>(), lost);
 }
 
 /// RUN events in rings that programs overwrite. EXPECT the latest ones, and no loss.
@@ -224,7 +229,7 @@ fn records_without_room_are_counted() {
 fn a_flight_recorder_has_the_latest() {
     const CALLS: u64 = 20_000;
     let patterns = ["syscalls:sys_enter_getpgid"];
-    let Some(mut recording) = record(&patterns, (12, 2), true) else { return };
+    let Some(mut recording) = start_recording(&patterns, (12, 2), true) else { return };
     for number in 0..CALLS {
         // SAFETY: it takes a number.
         unsafe { libc::syscall(libc::SYS_getpgid, 1_000_000_000 + number) };
@@ -255,7 +260,9 @@ fn all_contexts(btf: &Btf) -> Contexts {
 /// that it takes them all, and that nearly all fields are recorded.
 #[test]
 fn the_kernel_takes_the_program_of_every_event() {
-    let Some(recording) = record(&["syscalls:sys_enter_getppid"], (16, 2), false) else { return };
+    let Some(recording) = start_recording(&["syscalls:sys_enter_getppid"], (16, 2), false) else {
+        return;
+    };
     let catalogue = Catalogue::open().expect("it was there a moment ago");
     let events = catalogue.events(catalogue.names()).events;
     let layout = recording.buffers.layout();
@@ -317,9 +324,11 @@ fn the_kernel_takes_the_program_of_every_event() {
 /// events of the command and of its descendants, threads among them, and no others.
 #[test]
 fn a_scope_has_a_thread_and_its_descendants() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
     if Scope::new().is_err() {
-        return skipped("BPF is not available");
+        return report_skipped("BPF is not available");
     }
     let one = |pattern: &str| {
         let selection = Selection::new(&[pattern]).expect("a pattern");
@@ -352,8 +361,8 @@ fn a_scope_has_a_thread_and_its_descendants() {
 
 fn check_scope(scope: &Scope, call: &Event) {
     let layout = BufferLayout::new(16, 3, 1).expect("a layout");
-    let buffers =
-        Buffers::new(layout, cpus(), BufferMode::Discard).expect("there was a map already");
+    let buffers = Buffers::new(layout, count_possible_cpus(), BufferMode::Discard)
+        .expect("there was a map already");
     let plan = EventPlan::from_record(call, 3000);
     let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: Some(scope.maps()) };
     let code =
@@ -370,10 +379,10 @@ fn check_scope(scope: &Scope, call: &Event) {
     let mut outside = outside.expect("it runs");
     assert!(!outside.wait().expect("it ends").success());
     if !had.contains(&outside.id()) {
-        skipped("other numbers were given out than the next ones");
+        report_skipped("other numbers were given out than the next ones");
     }
     assert!(!scope.contains(outside.id()));
-    let ours = trackway_sys::thread::tid();
+    let ours = trackway_sys::thread::current_tid();
     scope.set_recorded(ours, true);
     let script = "(cat /nowhere/child); cat /nowhere/another";
     let child = Command::new("/bin/sh").args(["-c", script]).spawn();
@@ -384,8 +393,8 @@ fn check_scope(scope: &Scope, call: &Event) {
     assert!(scope.contains(child.id()));
     drop(attached);
     let events = [plan.description];
-    let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
-    let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &events)).collect();
+    let all = (0..count_possible_cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    let all: Vec<_> = all.flat_map(|which| read_records(&buffers, which, &events)).collect();
     let names: Vec<_> = all.iter().map(|record| record.fields["filename"].clone()).collect();
     let has = |name: &str| names.contains(&Value::Text(name.into()));
     assert!(has("/nowhere/child") && has("/nowhere/another"), "{names:?}");
@@ -396,10 +405,12 @@ fn check_scope(scope: &Scope, call: &Event) {
 /// RUN an event with a number of which some bits have names. EXPECT the number.
 #[test]
 fn names_of_some_bits_are_not_the_numbers() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
     let selection = Selection::new(&["block:block_rq_issue", "irq:softirq_entry"]);
     let Ok(events) = catalogue.select(&selection.expect("patterns")) else {
-        return skipped("the kernel does not have these events");
+        return report_skipped("the kernel does not have these events");
     };
     let kind = |name: &str| {
         let of = |event: &Event| {
@@ -410,7 +421,9 @@ fn names_of_some_bits_are_not_the_numbers() {
         events.events.iter().find_map(of).expect("a field")
     };
     let (priority, meaning) = kind("ioprio");
-    let Meaning::Symbols(symbols) = meaning else { return skipped("ioprio is a number here") };
+    let Meaning::Symbols(symbols) = meaning else {
+        return report_skipped("ioprio is a number here");
+    };
     assert_eq!(symbols.show(2 << 13 | 4), "be|0x4");
     assert_eq!(priority, FieldKind::Scalar(Scalar::X16));
     assert_eq!(kind("vec").0, FieldKind::Scalar(Scalar::U32));
@@ -423,15 +436,17 @@ fn names_of_some_bits_are_not_the_numbers() {
 // Longer than 70 lines: one comparison of two records.
 #[test]
 fn a_system_call_is_recorded_from_its_registers() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Some(btf) = catalogue.btf() else { return skipped("the kernel has no BTF") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Some(btf) = catalogue.btf() else { return report_skipped("the kernel has no BTF") };
     let registers = RegisterLayout::find(btf).expect("those of x86-64");
     let selection = Selection::new(&["syscalls:openat"]).expect("a pattern");
     let events = catalogue.select(&selection).expect("events").events;
     let layout = BufferLayout::new(16, 3, events.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
+    let buffers = match Buffers::new(layout, count_possible_cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
-        Err(error) => return skipped(format!("BPF is not available: {error}")),
+        Err(error) => return report_skipped(format!("BPF is not available: {error}")),
     };
     let (mut descriptions, mut attached, mut kept) = (Vec::new(), Vec::new(), Vec::new());
     for (number, event) in events.iter().enumerate() {
@@ -482,8 +497,8 @@ fn a_system_call_is_recorded_from_its_registers() {
     call();
     assert_eq!(others(), before);
     drop(attached);
-    let all = (0..cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
-    let all: Vec<_> = all.flat_map(|which| records(&buffers, which, &descriptions)).collect();
+    let all = (0..count_possible_cpus()).flat_map(|cpu| (0..LEVELS).map(move |level| (cpu, level)));
+    let all: Vec<_> = all.flat_map(|which| read_records(&buffers, which, &descriptions)).collect();
     let entry =
         all.iter().find(|record| record.fields.get("filename") == Some(&Value::Text(name.into())));
     let entry = entry.expect("it is recorded");
@@ -498,13 +513,15 @@ fn a_system_call_is_recorded_from_its_registers() {
 /// EXPECT each of them, and those behind.
 #[test]
 fn no_record_ends_where_a_sub_buffer_does() {
-    let Ok(catalogue) = Catalogue::open() else { return skipped("the catalogue is not available") };
-    let Ok(scope) = Scope::new() else { return skipped("BPF is not available") };
+    let Ok(catalogue) = Catalogue::open() else {
+        return report_skipped("the catalogue is not available");
+    };
+    let Ok(scope) = Scope::new() else { return report_skipped("BPF is not available") };
     let selection = Selection::new(&["syscalls:sys_enter_chdir"]).expect("a pattern");
     let call = catalogue.select(&selection).expect("an event").events.remove(0);
     let layout = BufferLayout::new(12, 3, 1).expect("a layout");
-    let buffers =
-        Buffers::new(layout, cpus(), BufferMode::Discard).expect("there was a map already");
+    let buffers = Buffers::new(layout, count_possible_cpus(), BufferMode::Discard)
+        .expect("there was a map already");
     let plan = EventPlan::from_record(&call, 3000);
     let maps = ProgramMaps { buffers_fd: buffers.map_fd(), scope: Some(scope.maps()) };
     let code =
@@ -521,7 +538,7 @@ fn no_record_ends_where_a_sub_buffer_does() {
         assert_eq!(libc::sched_setaffinity(0, size_of_val(&one), &raw const one), 0);
         before
     };
-    scope.set_recorded(trackway_sys::thread::tid(), true);
+    scope.set_recorded(trackway_sys::thread::current_tid(), true);
     let go = |length: usize| {
         let name = format!("/nowhere/{}\0", "x".repeat(length - 9));
         // SAFETY: a path that ends in a NUL.
@@ -534,11 +551,11 @@ fn no_record_ends_where_a_sub_buffer_does() {
     std::thread::sleep(std::time::Duration::from_millis(150));
     go(1023);
     (0..50).for_each(|_| go(40));
-    scope.set_recorded(trackway_sys::thread::tid(), false);
+    scope.set_recorded(trackway_sys::thread::current_tid(), false);
     // SAFETY: as it was.
     unsafe { libc::sched_setaffinity(0, size_of_val(&before), &raw const before) };
     drop(attached);
     let events = [plan.description];
-    let all = (0..cpus()).flat_map(|cpu| records(&buffers, (cpu, 0), &events));
+    let all = (0..count_possible_cpus()).flat_map(|cpu| read_records(&buffers, (cpu, 0), &events));
     assert_eq!((all.count(), buffers.lost(0)), (63, 0));
 }

@@ -8,9 +8,9 @@ use trackway_jit::helper::Word;
 use trackway_jit::verify::{Rules, State, verify};
 use trackway_kernel::bpf_filter::scratch::ScratchArea;
 use trackway_kernel::bpf_filter::translate::translate_filter;
-use trackway_testkit::{TemporaryFolder, skipped};
+use trackway_testkit::{TemporaryFolder, report_skipped};
 
-use super::loaded;
+use super::load_filter;
 
 /// A filter with functions, one of them for elements, both kinds of strings, more than ten
 /// predicates, and state.
@@ -42,7 +42,7 @@ TRACKWAY_FILTER(event, event)
 }
 "#;
 
-fn compiled() -> Vec<u8> {
+fn compile_c_filter() -> Vec<u8> {
     let folder = TemporaryFolder::new();
     let (source, output) = (folder.join("filter.c"), folder.join("filter.o"));
     std::fs::write(&source, FILTER).expect("written");
@@ -57,9 +57,10 @@ fn compiled() -> Vec<u8> {
 #[test]
 fn filters_in_c_run_in_the_kernel() {
     if Command::new("clang").arg("--version").output().is_err() {
-        return skipped("clang is not installed");
+        return report_skipped("clang is not installed");
     }
-    let object = elf::filters(&compiled()).unwrap_or_else(|error| panic!("{error}")).object;
+    let object =
+        elf::read_filters(&compile_c_filter()).unwrap_or_else(|error| panic!("{error}")).object;
     let alternative = &object.alternatives[0];
     let insns = &alternative.programs[0];
     let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
@@ -69,7 +70,7 @@ fn filters_in_c_run_in_the_kernel() {
     let verified = verify(program, rules, &mut states).expect("verified");
     let translated = translate_filter(&verified, object.cells, &alternative.constants)
         .expect("the kernel can do it");
-    let Some(loaded) = loaded(&translated) else { return };
+    let Some(loaded) = load_filter(&translated) else { return };
     let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
     let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     for (path, size, ids, expected) in [

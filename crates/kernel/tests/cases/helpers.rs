@@ -17,102 +17,122 @@ use trackway_kernel::bpf_filter::translate::{Unsupported, translate_filter};
 use trackway_schema::Scalar;
 use trackway_testkit::Random;
 
-use super::loaded;
+use super::load_filter;
 
 const SLOTS: usize = 3;
 const CONSTANTS: &[u8] = b"abba*b\\*a";
 
-fn load(dst: u8, slot: i16) -> Insn {
+fn load_slot(dst: u8, slot: i16) -> Insn {
     let op = class::LDX | size::DW | mode::MEM;
     Insn { op, dst, src: 6, offset: 8 * slot, immediate: 0 }
 }
 
-fn mov(dst: u8, src: u8) -> Insn {
+fn move_register(dst: u8, src: u8) -> Insn {
     let op = class::ALU64 | alu::MOV | source::X;
     Insn { op, dst, src, ..Insn::default() }
 }
 
-fn movi(dst: u8, immediate: i32) -> Insn {
+fn move_immediate(dst: u8, immediate: i32) -> Insn {
     Insn { op: class::ALU64 | alu::MOV, dst, immediate, ..Insn::default() }
 }
 
-fn call(helper: Helper) -> Insn {
+fn call_helper(helper: Helper) -> Insn {
     Insn { op: CALL, immediate: helper as i32, ..Insn::default() }
 }
 
 const EXIT_INSN: Insn = Insn { op: EXIT, dst: 0, src: 0, offset: 0, immediate: 0 };
 
 /// Returns the call of a helper with slots 0 and 1.
-fn question(helper: Helper, scalar: u8) -> Vec<Insn> {
-    let mut insns = vec![mov(6, 1), load(2, 0)];
+fn call_helper_on_slots(helper: Helper, scalar: u8) -> Vec<Insn> {
+    let mut insns = vec![move_register(6, 1), load_slot(2, 0)];
     match helper {
-        Helper::Element => insns.extend([movi(3, scalar.into()), load(4, 1)]),
-        _ if helper.is_of_elements() => insns.push(movi(3, scalar.into())),
+        Helper::Element => insns.extend([move_immediate(3, scalar.into()), load_slot(4, 1)]),
+        _ if helper.is_of_elements() => insns.push(move_immediate(3, scalar.into())),
         Helper::Any => {
-            insns.push(movi(3, scalar.into()));
+            insns.push(move_immediate(3, scalar.into()));
             // Skips its second half, the call, and the code that `program` adds.
             let immediate = 1 + 1 + 6;
             let address = Insn { op: LDDW, dst: 4, src: LDDW_FUNCTION, immediate, ..EXIT_INSN };
             insns.extend([address, Insn::default()]);
         }
         // Some helpers that compare bytes take two numbers.
-        _ if helper.arguments() > 3 => insns.extend([load(3, 1), load(4, 1)]),
-        _ => insns.push(load(3, 1)),
+        _ if helper.arguments() > 3 => insns.extend([load_slot(3, 1), load_slot(4, 1)]),
+        _ => insns.push(load_slot(3, 1)),
     }
-    insns.push(call(helper));
+    insns.push(call_helper(helper));
     insns
 }
 
 /// Returns a program with the helper's result, or with its comparison with slot 2.
-fn program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8> {
-    let mut insns = question(helper, scalar);
+fn build_helper_program(helper: Helper, scalar: u8, is_compared: bool) -> Vec<u8> {
+    let mut insns = call_helper_on_slots(helper, scalar);
     if is_compared {
         let equal = Insn { op: class::JMP | source::X | jump::JEQ, src: 1, offset: 2, ..EXIT_INSN };
-        insns.extend([load(1, 2), equal, movi(0, 0), EXIT_INSN, movi(0, 1), EXIT_INSN]);
+        insns.extend([
+            load_slot(1, 2),
+            equal,
+            move_immediate(0, 0),
+            EXIT_INSN,
+            move_immediate(0, 1),
+            EXIT_INSN,
+        ]);
     } else {
-        insns.extend([mov(1, 0), mov(2, 0), mov(3, 0), mov(4, 0), mov(5, 0), EXIT_INSN]);
+        insns.extend([
+            move_register(1, 0),
+            move_register(2, 0),
+            move_register(3, 0),
+            move_register(4, 0),
+            move_register(5, 0),
+            EXIT_INSN,
+        ]);
     }
     if helper == Helper::Any {
         // A function that compares a string's length, modulo 16, with the element: it calls string
         // helpers.
         let alu =
             |code, dst, immediate| Insn { op: class::ALU64 | code, dst, immediate, ..EXIT_INSN };
-        insns.extend([mov(6, 1), mov(7, 2), load(2, 1), mov(3, 2), call(Helper::StringCompare)]);
         insns.extend([
-            load(2, 1),
+            move_register(6, 1),
+            move_register(7, 2),
+            load_slot(2, 1),
+            move_register(3, 2),
+            call_helper(Helper::StringCompare),
+        ]);
+        insns.extend([
+            load_slot(2, 1),
             alu(alu::RSH, 2, 32),
             alu(alu::AND, 2, 15),
             alu(alu::AND, 7, 15),
         ]);
         let equal = class::JMP | source::X | jump::JEQ;
         insns.push(Insn { op: equal, dst: 7, src: 2, offset: 1, immediate: 0 });
-        insns.extend([EXIT_INSN, movi(0, 1), EXIT_INSN]);
+        insns.extend([EXIT_INSN, move_immediate(0, 1), EXIT_INSN]);
     }
     insns.iter().flat_map(|insn| insn.encode()).collect()
 }
 
-fn verified(bytes: &[u8]) -> Verified<'_> {
+fn verify_program(bytes: &[u8]) -> Verified<'_> {
     let program = Program::new(bytes).expect("a program");
     let mut states = vec![State::FREE; program.len() + 1];
     let verified = verify(program, Rules::new(SLOTS), &mut states);
     verified.unwrap_or_else(|rejection| panic!("{rejection}"))
 }
 
-extern "C" fn never() -> u64 {
+extern "C" fn return_zero() -> u64 {
     0
 }
 
 /// Returns the interpreter's result.
-fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
+fn run_interpreter(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8]) -> u64 {
     let cells: [Cell; 0] = [];
-    let environment = Environment::new(CONSTANTS, &cells, never, never);
+    let environment = Environment::new(CONSTANTS, &cells, return_zero, return_zero);
     let mut frame = Frame::new(&environment, bytes);
     slots.iter().for_each(|&slot| assert!(frame.push(slot)));
     interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
 }
 
 /// Returns bytes with many repetitions, and words, some of them invalid.
-fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<u8>) {
+fn generate_frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<u8>) {
     let length = random.next_below(64) as usize;
     let bytes: Vec<u8> = (0..length).map(|_| *random.pick(b"aaab*\\\xff")).collect();
     let mut word = || {
@@ -156,16 +176,17 @@ fn frame(random: &mut Random, helper: Helper, scalar: u8) -> ([u64; SLOTS], Vec<
 }
 
 /// RUN a helper in the kernel on many inputs. EXPECT the interpreter's results.
-fn agree(helper: Helper, scalar: u8) -> Option<()> {
-    let [asked, compared] = [false, true].map(|is| program(helper, scalar, is));
-    let (asked, compared) = (verified(&asked), verified(&compared));
+fn check_helper(helper: Helper, scalar: u8) -> Option<()> {
+    let [asked, compared] = [false, true].map(|is| build_helper_program(helper, scalar, is));
+    let (asked, compared) = (verify_program(&asked), verify_program(&compared));
     let translated = translate_filter(&compared, 0, CONSTANTS).expect("the kernel can do it");
-    let loaded: LoadedFilter = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let loaded: LoadedFilter =
+        load_filter(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut random = Random::new(u64::from(scalar) << 8 | helper as u64);
     let mut answers = std::collections::BTreeSet::new();
     for _ in 0..1000 {
-        let (mut slots, bytes) = frame(&mut random, helper, scalar);
-        slots[2] = expected(&asked, slots, &bytes);
+        let (mut slots, bytes) = generate_frame(&mut random, helper, scalar);
+        slots[2] = run_interpreter(&asked, slots, &bytes);
         answers.insert(slots[2]);
         let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
         area.fill(&slots, &bytes).expect("few bytes");
@@ -184,8 +205,8 @@ fn agree(helper: Helper, scalar: u8) -> Option<()> {
     }
     assert!(answers.len() > 1, "{} ({scalar}) always says the same", helper.name());
     // The comparison must also be able to fail.
-    let (mut slots, bytes) = frame(&mut random, helper, scalar);
-    slots[2] = expected(&asked, slots, &bytes) ^ 1;
+    let (mut slots, bytes) = generate_frame(&mut random, helper, scalar);
+    slots[2] = run_interpreter(&asked, slots, &bytes) ^ 1;
     let mut area = ScratchArea::new(CONSTANTS).expect("few constants");
     area.fill(&slots, &bytes).expect("few bytes");
     assert!(!loaded.passes(&mut area).expect("the kernel runs it"), "{}", helper.name());
@@ -205,7 +226,7 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
             _ => &[0],
         };
         for &scalar in scalars {
-            if agree(helper, scalar).is_none() {
+            if check_helper(helper, scalar).is_none() {
                 return;
             }
         }
@@ -215,28 +236,29 @@ fn helpers_in_the_kernel_answer_as_the_interpreters() {
 /// The kernel cannot widen an element that is a 32-bit float.
 #[test]
 fn unsupported_element_types_are_refused() {
-    let bytes = program(Helper::Element, 13, true);
-    let refused = translate_filter(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
+    let bytes = build_helper_program(Helper::Element, 13, true);
+    let refused = translate_filter(&verify_program(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused, Unsupported::Argument(4, Helper::Element));
-    let bytes = program(Helper::Sum, 14, true);
-    let refused = translate_filter(&verified(&bytes), 0, &[]).expect_err("no integers");
+    let bytes = build_helper_program(Helper::Sum, 14, true);
+    let refused = translate_filter(&verify_program(&bytes), 0, &[]).expect_err("no integers");
     assert_eq!(refused, Unsupported::Argument(3, Helper::Sum));
-    let bytes = program(Helper::FloatAdd, 0, true);
-    let refused = translate_filter(&verified(&bytes), 0, CONSTANTS).expect_err("refused");
+    let bytes = build_helper_program(Helper::FloatAdd, 0, true);
+    let refused = translate_filter(&verify_program(&bytes), 0, CONSTANTS).expect_err("refused");
     assert_eq!(refused.to_string(), "instruction 3: the kernel cannot do float_add");
 }
 
 /// Returns the verdicts of a filter on the same event; `None`: BPF is not available.
-fn verdicts(filter: &str, times: usize) -> Option<Vec<bool>> {
+fn run_filter_repeatedly(filter: &str, times: usize) -> Option<Vec<bool>> {
     let member = Member { name: "a".into(), of: Scalar::I32.into() };
     let layout = Layout { fields: vec![member], ..Layout::default() };
     let compiled = compile(filter, &layout).expect("a filter");
     let cells = compiled.filter.cells;
     let insns = &compiled.alternative.programs[0];
     let bytes: Vec<u8> = insns.iter().flat_map(|insn| insn.encode()).collect();
-    let translated = translate_filter(&verified(&bytes), cells, &compiled.alternative.constants)
-        .expect("the kernel can do it");
-    let loaded = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let translated =
+        translate_filter(&verify_program(&bytes), cells, &compiled.alternative.constants)
+            .expect("the kernel can do it");
+    let loaded = load_filter(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut area = ScratchArea::new(&compiled.alternative.constants).expect("few constants");
     area.fill(&[1], b"").expect("one slot");
     let take = |_| loaded.passes(&mut area).expect("the kernel runs it");
@@ -249,14 +271,14 @@ fn rates_and_samples_are_by_the_kernels_clock_and_chance() {
     let expected = [true, true, false, false, false];
     let mut tries = 0;
     loop {
-        let Some(taken) = verdicts("a == 1 && rate(2/min)", 5) else { return };
+        let Some(taken) = run_filter_repeatedly("a == 1 && rate(2/min)", 5) else { return };
         tries += 1;
         if taken == expected {
             break;
         }
         assert!(tries < 3, "{taken:?}");
     }
-    let Some(taken) = verdicts("sample(1/2)", 1000) else { return };
+    let Some(taken) = run_filter_repeatedly("sample(1/2)", 1000) else { return };
     let count = taken.iter().filter(|taken| **taken).count();
     assert!((300..700).contains(&count), "{count} of 1000");
 }

@@ -29,25 +29,25 @@ use trackway_kernel::bpf_filter::loaded_filter::LoadedFilter;
 use trackway_kernel::bpf_filter::scratch::ScratchArea;
 use trackway_kernel::bpf_filter::translate::{TranslatedFilter, Unsupported, translate_filter};
 use trackway_kernel::bpf_sys::bpf::LoadError;
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
-use case::{Case, read};
+use case::{Case, parse_case};
 use frame::Frame;
 
-fn cases() -> BTreeMap<String, Case> {
+fn read_cases() -> BTreeMap<String, Case> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../filter/cases");
     let entries = fs::read_dir(folder).expect("the cases").flatten();
     let paths = entries.map(|entry| entry.path());
     let texts = paths.filter(|path| path.extension().is_some_and(|extension| extension == "txt"));
     let case = |path: std::path::PathBuf| {
         let name = path.file_stem().expect("a name").to_string_lossy().into_owned();
-        (name, read(&fs::read_to_string(path).expect("a case")))
+        (name, parse_case(&fs::read_to_string(path).expect("a case")))
     };
     texts.map(case).filter(|(_, case)| case.error.is_none()).collect()
 }
 
 /// Translates a case's filter.
-fn translated(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, Unsupported>) {
+fn translate_case(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, Unsupported>) {
     let compiled = compile(&case.filter, &case.event.layout).expect("a filter");
     let cells = compiled.filter.cells;
     let alternative = compiled.alternative;
@@ -63,7 +63,7 @@ fn translated(case: &Case) -> (Alternative, usize, Result<TranslatedFilter, Unsu
 }
 
 /// Returns the kernel's verdicts on a case's events; `None`: the event lacks a field.
-fn answers(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec<Option<bool>> {
+fn run_case(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec<Option<bool>> {
     let mut area = ScratchArea::new(&alternative.constants).expect("few constants");
     let answer = |time| {
         let frame = Frame::of(alternative, |path| case.event.find(path, time))?;
@@ -74,7 +74,7 @@ fn answers(case: &Case, alternative: &Alternative, loaded: &LoadedFilter) -> Vec
 }
 
 /// Cases that the kernel does not support, with the reason.
-const EXCLUDED: [(&str, &str); 5] = [
+const UNSUPPORTED_CASES: [(&str, &str); 5] = [
     ("float_arithmetic", "float_add: a program in the kernel has no floating point"),
     ("float_divide_zero", "float_from_signed, as above"),
     ("float_integer", "float_from_signed, as above"),
@@ -83,7 +83,7 @@ const EXCLUDED: [(&str, &str); 5] = [
 ];
 
 /// Cases with a clock and random numbers of their own, which the kernel cannot take.
-const OF_ANOTHER_WORLD: [&str; 7] = [
+const SIMULATED_CLOCK_CASES: [&str; 7] = [
     "rate",
     "rate_minute",
     "rate_plain",
@@ -94,16 +94,16 @@ const OF_ANOTHER_WORLD: [&str; 7] = [
 ];
 
 /// Loads a program; `None`: BPF is not available or too old, which is reported.
-fn loaded(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>> {
+fn load_filter(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>> {
     match LoadedFilter::new(translated) {
         Ok(loaded) => Some(Ok(loaded)),
         Err(LoadError::Refused(_, log)) if log.contains("unknown#181") => {
-            skipped("the kernel has no bpf_loop: it is older than 5.17");
+            report_skipped("the kernel has no bpf_loop: it is older than 5.17");
             None
         }
         Err(error @ LoadError::Refused(..)) => Some(Err(error.to_string())),
         Err(LoadError::Unavailable(error)) => {
-            skipped(format!("BPF is not available: {error}"));
+            report_skipped(format!("BPF is not available: {error}"));
             None
         }
     }
@@ -114,17 +114,17 @@ fn loaded(translated: &TranslatedFilter) -> Option<Result<LoadedFilter, String>>
 fn the_kernel_answers_as_the_cases_say() {
     let mut failures = Vec::new();
     let mut right = 0;
-    for (name, case) in cases() {
-        let (alternative, _, translated) = translated(&case);
+    for (name, case) in read_cases() {
+        let (alternative, _, translated) = translate_case(&case);
         let translated = match translated {
             Ok(translated) => translated,
-            Err(_) if EXCLUDED.iter().any(|(excluded, _)| *excluded == name) => continue,
+            Err(_) if UNSUPPORTED_CASES.iter().any(|(excluded, _)| *excluded == name) => continue,
             Err(unfit) => {
                 failures.push(format!("{name}: {unfit}"));
                 continue;
             }
         };
-        let loaded = match loaded(&translated) {
+        let loaded = match load_filter(&translated) {
             None => return,
             Some(Ok(loaded)) => loaded,
             Some(Err(refused)) => {
@@ -132,9 +132,9 @@ fn the_kernel_answers_as_the_cases_say() {
                 continue;
             }
         };
-        let answers = answers(&case, &alternative, &loaded);
+        let answers = run_case(&case, &alternative, &loaded);
         let answers: Vec<bool> = answers.into_iter().map(|answer| answer == Some(true)).collect();
-        if OF_ANOTHER_WORLD.contains(&name.as_str()) {
+        if SIMULATED_CLOCK_CASES.contains(&name.as_str()) {
             continue;
         }
         if answers == case.answers {
@@ -150,14 +150,14 @@ fn the_kernel_answers_as_the_cases_say() {
 /// The lists of exceptions are exact, here and where BPF is not available.
 #[test]
 fn excluded_cases_are_exactly_the_unsupported_ones() {
-    let cases = cases();
+    let cases = read_cases();
     let unfit: Vec<&str> = cases
         .iter()
-        .filter(|(_, case)| translated(case).2.is_err())
+        .filter(|(_, case)| translate_case(case).2.is_err())
         .map(|(name, _)| name.as_str())
         .collect();
-    assert_eq!(unfit, EXCLUDED.map(|(name, _)| name));
-    for name in OF_ANOTHER_WORLD {
+    assert_eq!(unfit, UNSUPPORTED_CASES.map(|(name, _)| name));
+    for name in SIMULATED_CLOCK_CASES {
         let script = &cases.get(name).unwrap_or_else(|| panic!("no case {name}")).script;
         assert!(!script.times.is_empty() || !script.randoms.is_empty(), "{name}");
     }

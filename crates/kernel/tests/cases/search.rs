@@ -14,62 +14,72 @@ use trackway_kernel::bpf_filter::scratch::{REGION_BYTES, ScratchArea};
 use trackway_kernel::bpf_filter::translate::translate_filter;
 use trackway_testkit::Random;
 
-use super::loaded;
+use super::load_filter;
 
 const SLOTS: usize = 2;
 const HELPERS: [Helper; 2] = [Helper::StringContains, Helper::StringMatches];
 
-const fn load(dst: u8, slot: i16) -> Insn {
+const fn load_slot(dst: u8, slot: i16) -> Insn {
     let op = class::LDX | size::DW | mode::MEM;
     Insn { op, dst, src: 1, offset: 8 * slot, immediate: 0 }
 }
 
 /// Returns a program that calls a helper with slot 0, and a word or slot 1.
-fn program(helper: Helper, pattern: Option<Word>) -> Vec<u8> {
-    let mut insns = vec![load(2, 0)];
+fn build_helper_program(helper: Helper, pattern: Option<Word>) -> Vec<u8> {
+    let mut insns = vec![load_slot(2, 0)];
     match pattern.map(Word::to_bits) {
         Some(bits) => {
             insns.push(Insn { op: LDDW, dst: 3, immediate: bits as i32, ..Insn::default() });
             insns.push(Insn { immediate: (bits >> 32) as i32, ..Insn::default() });
         }
-        None => insns.push(load(3, 1)),
+        None => insns.push(load_slot(3, 1)),
     }
     insns.push(Insn { op: CALL, immediate: helper as i32, ..Insn::default() });
     insns.push(Insn { op: EXIT, ..Insn::default() });
     insns.iter().flat_map(|insn| insn.encode()).collect()
 }
 
-fn verified(bytes: &[u8]) -> Verified<'_> {
+fn verify_program(bytes: &[u8]) -> Verified<'_> {
     let program = Program::new(bytes).expect("a program");
     let mut states = vec![State::FREE; program.len() + 1];
     verify(program, Rules::new(SLOTS), &mut states).expect("verified")
 }
 
-extern "C" fn never() -> u64 {
+extern "C" fn return_zero() -> u64 {
     0
 }
 
 /// Returns the interpreter's result.
-fn expected(verified: &Verified<'_>, slots: [u64; SLOTS], bytes: &[u8], constants: &[u8]) -> u64 {
+fn run_interpreter(
+    verified: &Verified<'_>,
+    slots: [u64; SLOTS],
+    bytes: &[u8],
+    constants: &[u8],
+) -> u64 {
     let cells: [Cell; 0] = [];
-    let environment = Environment::new(constants, &cells, never, never);
+    let environment = Environment::new(constants, &cells, return_zero, return_zero);
     let mut frame = Frame::new(&environment, bytes);
     slots.iter().for_each(|&slot| assert!(frame.push(slot)));
     interpret::run(std::slice::from_ref(verified), &frame).expect("verified").answer
 }
 
 /// Counts of both results.
-type Answers = [usize; 2];
+type ResultCounts = [usize; 2];
 
 /// RUN a helper with a pattern in the program on all of these texts. EXPECT the interpreter's
 /// results. `None`: BPF is not available.
-fn check_constant_pattern(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> Option<Answers> {
+fn check_constant_pattern(
+    helper: Helper,
+    pattern: &[u8],
+    texts: &[Vec<u8>],
+) -> Option<ResultCounts> {
     let word = Word { offset: 1, length: pattern.len() as u32, is_constant: true };
     let constants = [b"*", pattern, b"a*"].concat();
-    let bytes = program(helper, Some(word));
-    let verified = verified(&bytes);
+    let bytes = build_helper_program(helper, Some(word));
+    let verified = verify_program(&bytes);
     let translated = translate_filter(&verified, 0, &constants).expect("the kernel can do it");
-    let loaded: LoadedFilter = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+    let loaded: LoadedFilter =
+        load_filter(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
     let mut area = ScratchArea::new(&constants).expect("few constants");
     let mut answers = [0; 2];
     for text in texts {
@@ -78,30 +88,30 @@ fn check_constant_pattern(helper: Helper, pattern: &[u8], texts: &[Vec<u8>]) -> 
         let bytes = &bytes[..bytes.len().min(REGION_BYTES)];
         let length = text.len().min(bytes.len() - 1) as u32;
         let slots = [Word { offset: 1, length, is_constant: false }.to_bits(), 0];
-        let expected = expected(&verified, slots, bytes, &constants);
+        let expected = run_interpreter(&verified, slots, bytes, &constants);
         area.fill(&slots, bytes).expect("few bytes");
         let found = loaded.passes(&mut area).expect("the kernel runs it");
-        assert_eq!(area.result(), expected, "{}: {}", helper.name(), shown(text, pattern));
+        assert_eq!(area.result(), expected, "{}: {}", helper.name(), format_search(text, pattern));
         answers[usize::from(found)] += 1;
     }
     Some(answers)
 }
 
 /// A loaded helper whose pattern is in the event.
-struct FilterContexts {
+struct LoadedHelper {
     helper: Helper,
     program: Vec<u8>,
     loaded: LoadedFilter,
     area: ScratchArea,
-    answers: Answers,
+    answers: ResultCounts,
 }
 
-impl FilterContexts {
+impl LoadedHelper {
     fn new(helper: Helper) -> Option<Self> {
-        let program = program(helper, None);
+        let program = build_helper_program(helper, None);
         let translated =
-            translate_filter(&verified(&program), 0, b"").expect("the kernel can do it");
-        let loaded = loaded(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
+            translate_filter(&verify_program(&program), 0, b"").expect("the kernel can do it");
+        let loaded = load_filter(&translated)?.unwrap_or_else(|refused| panic!("{refused}"));
         let area = ScratchArea::new(b"").expect("few constants");
         Some(Self { helper, program, loaded, area, answers: [0; 2] })
     }
@@ -114,22 +124,22 @@ impl FilterContexts {
         };
         let slots = [word(pattern.len(), text.len()), word(0, pattern.len())];
         let bytes = [pattern, text].concat();
-        let expected = expected(&verified(&self.program), slots, &bytes, b"");
+        let expected = run_interpreter(&verify_program(&self.program), slots, &bytes, b"");
         self.area.fill(&slots, &bytes).expect("few bytes");
         let found = self.loaded.passes(&mut self.area).expect("the kernel runs it");
         let answer = self.area.result();
-        assert_eq!(answer, expected, "{}: {}", self.helper.name(), shown(text, pattern));
+        assert_eq!(answer, expected, "{}: {}", self.helper.name(), format_search(text, pattern));
         self.answers[usize::from(found)] += 1;
     }
 }
 
-fn shown(text: &[u8], pattern: &[u8]) -> String {
+fn format_search(text: &[u8], pattern: &[u8]) -> String {
     format!("'{}' in '{}'", pattern.escape_ascii(), text.escape_ascii())
 }
 
 /// Returns the beginning of the Fibonacci string, whose prefixes are the worst case of Knuth,
 /// Morris and Pratt's search.
-fn fibonacci(length: usize) -> Vec<u8> {
+fn fibonacci_string(length: usize) -> Vec<u8> {
     let (mut before, mut now) = (b"a".to_vec(), b"ab".to_vec());
     while now.len() < length {
         let next = [&now[..], &before].concat();
@@ -140,21 +150,21 @@ fn fibonacci(length: usize) -> Vec<u8> {
 }
 
 /// Returns texts that almost match everywhere, and patterns for them.
-fn worst() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
+fn worst_case_inputs() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
     let same = |length: usize| repeat_n(b'a', length).collect::<Vec<u8>>();
     let mut texts: Vec<Vec<u8>> = Vec::new();
     for length in [0, 1, 15, 16, 17, 63, 64, 65, 255, 1022, 1023] {
-        texts.extend([same(length), fibonacci(length), b"ab".repeat(length.div_ceil(2))]);
+        texts.extend([same(length), fibonacci_string(length), b"ab".repeat(length.div_ceil(2))]);
         texts.push(same(length.saturating_sub(1)).into_iter().chain(once(b'b')).collect());
         texts.push(once(b'b').chain(same(length)).collect());
     }
     let mut patterns: Vec<Vec<u8>> = Vec::new();
     for length in [0, 1, 2, 15, 16, 30, 61, 62, 63, 64, 65, 200, 500] {
         let end = |byte: u8| same(length).into_iter().chain(once(byte)).collect::<Vec<u8>>();
-        patterns.extend([same(length), end(b'b'), fibonacci(length), end(b'*')]);
-        patterns.push([&fibonacci(length)[..], b"b"].concat());
+        patterns.extend([same(length), end(b'b'), fibonacci_string(length), end(b'*')]);
+        patterns.push([&fibonacci_string(length)[..], b"b"].concat());
         patterns.push([b"*", &end(b'b')[..], b"*"].concat());
-        patterns.push([b"*", &fibonacci(length)[..]].concat());
+        patterns.push([b"*", &fibonacci_string(length)[..]].concat());
     }
     let stars: [&[u8]; 12] = [
         b"*",
@@ -178,9 +188,9 @@ fn worst() -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
 
 #[test]
 fn the_worst_texts_are_searched_as_the_interpreter_does() {
-    let (texts, patterns) = worst();
+    let (texts, patterns) = worst_case_inputs();
     for helper in HELPERS {
-        let Some(mut asked) = FilterContexts::new(helper) else { return };
+        let Some(mut asked) = LoadedHelper::new(helper) else { return };
         let mut known = [0; 2];
         for pattern in &patterns {
             let Some(answers) = check_constant_pattern(helper, pattern, &texts) else { return };
@@ -203,7 +213,7 @@ const PATTERN_LETTERS: [&[u8]; 3] = [b"ab", b"aaab*", b"aab**\\"];
 const TEXT_LETTERS: [&[u8]; 3] = [b"ab", b"ab", b"ab*\\"];
 
 /// Returns a pattern that some of the texts may match, and texts.
-fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
+fn random_pattern_and_texts(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
     let most = *random.pick(&[3, 6, 12, 70]);
     let of = *random.pick(&PATTERN_LETTERS);
     let pattern = random_bytes(random, most, of);
@@ -236,15 +246,15 @@ fn question(random: &mut Random, texts: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
 fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
     let mut random = Random::new(0x7e87);
     for helper in HELPERS {
-        let Some(mut asked) = FilterContexts::new(helper) else { return };
+        let Some(mut asked) = LoadedHelper::new(helper) else { return };
         let mut known = [0; 2];
         for _ in 0..200 {
-            let (pattern, texts) = question(&mut random, 40);
+            let (pattern, texts) = random_pattern_and_texts(&mut random, 40);
             let Some(answers) = check_constant_pattern(helper, &pattern, &texts) else { return };
             known = [known[0] + answers[0], known[1] + answers[1]];
         }
         for _ in 0..4000 {
-            let (pattern, texts) = question(&mut random, 3);
+            let (pattern, texts) = random_pattern_and_texts(&mut random, 3);
             texts.iter().for_each(|text| asked.check(text, &pattern));
         }
         println!("{}: {known:?}, {:?}", helper.name(), asked.answers);
@@ -256,9 +266,9 @@ fn random_patterns_of_two_letters_are_found_as_the_interpreter_does() {
 #[test]
 fn the_longest_texts_are_searched() {
     let halves = [b'a'; REGION_BYTES / 2];
-    let quarter = &fibonacci(REGION_BYTES)[..REGION_BYTES / 4];
+    let quarter = &fibonacci_string(REGION_BYTES)[..REGION_BYTES / 4];
     for helper in HELPERS {
-        let Some(mut asked) = FilterContexts::new(helper) else { return };
+        let Some(mut asked) = LoadedHelper::new(helper) else { return };
         asked.check(&halves, &halves);
         asked.check(&[], &[b'*'; REGION_BYTES]);
         asked.check(&[], &[b'a'; REGION_BYTES]);
@@ -267,12 +277,12 @@ fn the_longest_texts_are_searched() {
         asked.check(&[quarter, quarter].concat(), &[b"*", quarter].concat());
         assert!(asked.answers.iter().all(|&count| count > 1), "{:?}", asked.answers);
         // One string, of all constants and of all letters.
-        let constants = fibonacci(REGION_BYTES);
+        let constants = fibonacci_string(REGION_BYTES);
         let word = Word { offset: 0, length: REGION_BYTES as u32, is_constant: true };
-        let bytes = program(helper, Some(word));
+        let bytes = build_helper_program(helper, Some(word));
         let translated =
-            translate_filter(&verified(&bytes), 0, &constants).expect("the kernel can do it");
-        let Some(loaded) = loaded(&translated) else { return };
+            translate_filter(&verify_program(&bytes), 0, &constants).expect("the kernel can do it");
+        let Some(loaded) = load_filter(&translated) else { return };
         let loaded = loaded.unwrap_or_else(|refused| panic!("{refused}"));
         let mut area = ScratchArea::new(&constants).expect("just as many");
         for (bytes, is_there) in [(&constants[..], true), (&constants[1..], false)] {
@@ -291,8 +301,8 @@ fn the_longest_texts_are_searched() {
 #[test]
 fn strings_are_compared_wherever_they_differ() {
     for helper in [Helper::StringCompare, Helper::StringStartsWith, Helper::StringEndsWith] {
-        let Some(mut asked) = FilterContexts::new(helper) else { return };
-        let letters = fibonacci(40);
+        let Some(mut asked) = LoadedHelper::new(helper) else { return };
+        let letters = fibonacci_string(40);
         for length in 0..letters.len() {
             let text = &letters[..length];
             for other in (0..length + 2).filter_map(|other| letters.get(..other)) {

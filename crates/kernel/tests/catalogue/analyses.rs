@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use trackway_kernel::catalogue::Catalogue;
 use trackway_kernel::tracefs::convert::plan_event;
 use trackway_schema::FieldKind;
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
 /// The fields of each event: integers without a mark, texts with `'`, sequences with `*`. Fields
 /// with `?` may be missing in a kernel's configuration or on another machine.
@@ -91,7 +91,7 @@ const READ: &str = "
 fn fields_read_by_analyses_exist() {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
-        Err(error) => return skipped(error.to_string()),
+        Err(error) => return report_skipped(error.to_string()),
     };
     let events = catalogue.events(catalogue.names()).events;
     let by_name: BTreeMap<_, _> =

@@ -7,9 +7,9 @@ use trackway_kernel::catalogue::model::{Field, FieldShape, Location, Meaning, Sy
 use trackway_schema::Scalar;
 
 /// A lookup in place of BTF.
-struct Few;
+struct FakeLookup;
 
-impl NameLookup for Few {
+impl NameLookup for FakeLookup {
     fn enumerator(&self, name: &str) -> Option<u64> {
         match name {
             "RED" => Some(1),
@@ -50,19 +50,19 @@ formats!(
     softirq_entry sys_enter sys_enter_openat tcp_probe timer_start
 );
 
-fn text(name: &str) -> &'static str {
+fn format_text(name: &str) -> &'static str {
     FORMATS.iter().find(|(of, _)| *of == name).map(|(_, text)| *text).expect("a kept format")
 }
 
-fn format(name: &str) -> Format<'static> {
-    parse(text(name), &Few).unwrap_or_else(|error| panic!("{name}: {error}"))
+fn parse_kept_format(name: &str) -> Format<'static> {
+    parse(format_text(name), &FakeLookup).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
-fn field<'format>(format: &'format Format<'_>, name: &str) -> &'format Field {
+fn find_field<'format>(format: &'format Format<'_>, name: &str) -> &'format Field {
     format.fields.iter().find(|field| field.name == name).expect("a field")
 }
 
-fn symbols(field: &Field) -> &Symbols {
+fn field_symbols(field: &Field) -> &Symbols {
     match &field.meaning {
         Meaning::Symbols(symbols) => symbols,
         other => panic!("{}: {other:?}", field.name),
@@ -71,61 +71,64 @@ fn symbols(field: &Field) -> &Symbols {
 
 #[test]
 fn a_format_says_what_is_where() {
-    let format = format("sched_switch");
+    let format = parse_kept_format("sched_switch");
     assert_eq!((format.name, format.common.len(), format.fields.len()), ("sched_switch", 4, 7));
-    let comm = field(&format, "prev_comm");
+    let comm = find_field(&format, "prev_comm");
     assert_eq!((comm.kind, comm.offset, comm.size), (FieldShape::Text(16), 8, 16));
     assert_eq!(comm.type_text, "char[16]");
-    let state = field(&format, "prev_state");
+    let state = find_field(&format, "prev_state");
     assert_eq!((state.kind, state.offset), (FieldShape::Integer(Scalar::I64), 32));
-    assert_eq!(symbols(state).show(0x1), "S");
-    assert_eq!(symbols(state).show(0x82), "D|I");
-    assert_eq!((symbols(state).show(0), symbols(state).show(0x100)), ("R".into(), "R+".into()));
+    assert_eq!(field_symbols(state).show(0x1), "S");
+    assert_eq!(field_symbols(state).show(0x82), "D|I");
+    assert_eq!(
+        (field_symbols(state).show(0), field_symbols(state).show(0x100)),
+        ("R".into(), "R+".into())
+    );
     assert!(format.print.starts_with("\"prev_comm=%s"));
 }
 
 #[test]
 fn names_of_values_are_found_in_how_the_kernel_prints_them() {
-    let softirq = format("softirq_entry");
-    assert_eq!(symbols(field(&softirq, "vec")).show(3), "NET_RX");
+    let softirq = parse_kept_format("softirq_entry");
+    assert_eq!(field_symbols(find_field(&softirq, "vec")).show(3), "NET_RX");
     // Names that only BTF knows; unknown ones are omitted.
-    let extent = format("btrfs_set_extent_bit");
-    let bits = symbols(field(&extent, "set_bits"));
+    let extent = parse_kept_format("btrfs_set_extent_bit");
+    let bits = field_symbols(find_field(&extent, "set_bits"));
     assert_eq!((bits.choice_mask, bits.show(7)), (0, "DIRTY|LOCKED|0x4".to_owned()));
-    assert_eq!(symbols(field(&extent, "owner")).show(3), "INODE_IO");
-    assert_eq!(field(&extent, "fsid").meaning, Meaning::Uuid);
-    let without = parse(text("btrfs_set_extent_bit"), &EmptyLookup).expect("a format");
-    assert_eq!(field(&without, "set_bits").meaning, Meaning::Plain, "a plain integer");
+    assert_eq!(field_symbols(find_field(&extent, "owner")).show(3), "INODE_IO");
+    assert_eq!(find_field(&extent, "fsid").meaning, Meaning::Uuid);
+    let without = parse(format_text("btrfs_set_extent_bit"), &EmptyLookup).expect("a format");
+    assert_eq!(find_field(&without, "set_bits").meaning, Meaning::Plain, "a plain integer");
     // Some bits of a field; those that BTF does not know have no name.
-    let issue = format("block_rq_issue");
-    let priority = symbols(field(&issue, "ioprio"));
+    let issue = parse_kept_format("block_rq_issue");
+    let priority = field_symbols(find_field(&issue, "ioprio"));
     assert_eq!((priority.choice_mask, &*priority.show(1 << 13 | 4)), (7 << 13, "rt|0x4"));
-    assert_eq!(field(&issue, "dev").meaning, Meaning::Device);
-    assert_eq!(field(&issue, "cmd").kind, FieldShape::DynamicText(Location::Absolute));
+    assert_eq!(find_field(&issue, "dev").meaning, Meaning::Device);
+    assert_eq!(find_field(&issue, "cmd").kind, FieldShape::DynamicText(Location::Absolute));
     // Bits that are no flags are displayed separately.
-    let timer = format("timer_start");
-    let flags = symbols(field(&timer, "flags"));
+    let timer = parse_kept_format("timer_start");
+    let flags = field_symbols(find_field(&timer, "flags"));
     assert_eq!((flags.show(0x0e40_0001 | 0x0018_0000), flags.show(7)), ("D|P".into(), "0".into()));
-    let map = format("dma_map_sg");
-    assert_eq!(symbols(field(&map, "dir")).show(2), "FROM_DEVICE");
+    let map = parse_kept_format("dma_map_sg");
+    assert_eq!(field_symbols(find_field(&map, "dir")).show(2), "FROM_DEVICE");
     assert_eq!(
-        field(&map, "phys_addrs").kind,
+        find_field(&map, "phys_addrs").kind,
         FieldShape::Dynamic(Scalar::U64, Location::Absolute)
     );
 }
 
 #[test]
 fn every_shape_of_field_is_known() {
-    let kind = |format: &Format<'_>, name: &str| field(format, name).kind;
-    let ipi = format("ipi_send_cpumask");
+    let kind = |format: &Format<'_>, name: &str| find_field(format, name).kind;
+    let ipi = parse_kept_format("ipi_send_cpumask");
     assert_eq!(kind(&ipi, "cpumask"), FieldShape::Bitmask(Location::Absolute));
-    assert_eq!(field(&ipi, "callsite").meaning, Meaning::Code);
-    assert_eq!(kind(&format("sys_enter"), "args"), FieldShape::Array(Scalar::U64, 6));
-    assert_eq!(kind(&format("print"), "buf"), FieldShape::TrailingText);
-    let tcp = format("tcp_probe");
+    assert_eq!(find_field(&ipi, "callsite").meaning, Meaning::Code);
+    assert_eq!(kind(&parse_kept_format("sys_enter"), "args"), FieldShape::Array(Scalar::U64, 6));
+    assert_eq!(kind(&parse_kept_format("print"), "buf"), FieldShape::TrailingText);
+    let tcp = parse_kept_format("tcp_probe");
     assert_eq!(kind(&tcp, "saddr"), FieldShape::Array(Scalar::U8, 28));
-    assert_eq!(field(&tcp, "saddr").meaning, Meaning::Internet);
-    let made_up = format("made_up");
+    assert_eq!(find_field(&tcp, "saddr").meaning, Meaning::Internet);
+    let made_up = parse_kept_format("made_up");
     for (name, expected) in [
         ("text", FieldShape::DynamicText(Location::Relative)),
         ("bits", FieldShape::Bitmask(Location::Relative)),
@@ -146,26 +149,26 @@ fn every_shape_of_field_is_known() {
 
 #[test]
 fn conversions_say_what_fields_are() {
-    let made_up = format("made_up");
-    let meaning = |name: &str| field(&made_up, name).meaning.clone();
+    let made_up = parse_kept_format("made_up");
+    let meaning = |name: &str| find_field(&made_up, name).meaning.clone();
     assert_eq!(meaning("mac"), Meaning::Mac, "before a width that takes an argument");
     assert_eq!(meaning("reason"), Meaning::KernelText);
     assert_eq!(meaning("caller"), Meaning::Code, "cast");
     assert_eq!(meaning("address"), Meaning::Internet);
     assert_eq!(meaning("mode"), Meaning::Mode);
     // Three of its bits have names, one of them unknown.
-    let state = symbols(field(&made_up, "state"));
+    let state = field_symbols(find_field(&made_up, "state"));
     assert_eq!((state.choice_mask, state.choices.len()), (7, 2));
     assert_eq!((state.show(2), state.show(9)), ("busy".to_owned(), "0x9".to_owned()));
     assert_eq!(meaning("twice"), Meaning::Plain, "0 is a here and b there");
     assert_eq!(meaning("level"), Meaning::Plain, "what is computed from a field is not the field");
     // An enumeration stored in one byte.
-    assert_eq!(symbols(field(&made_up, "colour")).show(0xff), "NONE");
+    assert_eq!(field_symbols(find_field(&made_up, "colour")).show(0xff), "NONE");
 }
 
 #[test]
 fn what_is_no_format_is_refused_with_its_line() {
-    let good = text("made_up");
+    let good = format_text("made_up");
     for (from, to, line, what) in [
         ("name: made_up", "nome: made_up", 1, "'name: ' is expected"),
         ("made_up", "made/up", 1, "not a name"),
@@ -219,7 +222,7 @@ fn damaged_formats_are_survived() {
     let mut random = trackway_testkit::Random::new(8);
     let check = |bytes: &[u8]| {
         let text = String::from_utf8_lossy(bytes);
-        if let Ok(format) = parse(&text, &Few) {
+        if let Ok(format) = parse(&text, &FakeLookup) {
             assert!(format.fields.iter().all(|of| of.offset + of.size <= 64 << 10));
         }
     };

@@ -7,14 +7,14 @@ use trackway_kernel::catalogue::format::{EmptyLookup, FORMAT_BYTES_MAX, parse};
 use trackway_kernel::catalogue::model::{Event, Field, FieldShape, Phase, Pointee, Source};
 use trackway_kernel::catalogue::tracefs::Tracefs;
 use trackway_kernel::catalogue::{Catalogue, EventName};
-use trackway_testkit::skipped;
+use trackway_testkit::report_skipped;
 
 /// Returns the catalogue and all events; reports why they are not available.
-fn catalogue() -> Option<(Catalogue, Vec<Event>)> {
+fn open_catalogue() -> Option<(Catalogue, Vec<Event>)> {
     let catalogue = match Catalogue::open() {
         Ok(catalogue) => catalogue,
         Err(error) => {
-            skipped(error.to_string());
+            report_skipped(error.to_string());
             return None;
         }
     };
@@ -31,7 +31,7 @@ fn is_own(field: &Field) -> bool {
 /// RUN the catalogue. EXPECT it to understand every event of the kernel.
 #[test]
 fn every_format_of_this_kernel_is_understood() {
-    let Some((catalogue, events)) = catalogue() else { return };
+    let Some((catalogue, events)) = open_catalogue() else { return };
     assert!(events.len() > 100, "{} events", events.len());
     assert_eq!(events.len(), catalogue.names().len());
     for (event, EventName { subsystem, name }) in events.iter().zip(catalogue.names()) {
@@ -62,7 +62,7 @@ fn every_format_of_this_kernel_is_understood() {
 /// and element types may be missing.
 #[test]
 fn formats_are_understood_without_types() {
-    let Some((_, events)) = catalogue() else { return };
+    let Some((_, events)) = open_catalogue() else { return };
     let tracefs = Tracefs::open().expect("it was there");
     let mut buffer = Vec::new();
     let mut compared = 0;
@@ -82,7 +82,7 @@ fn formats_are_understood_without_types() {
 /// RUN the catalogue. EXPECT unique names in traces, of events and of each event's fields.
 #[test]
 fn names_in_traces_are_told_apart() {
-    let Some((_, events)) = catalogue() else { return };
+    let Some((_, events)) = open_catalogue() else { return };
     let mut names = BTreeMap::new();
     for event in &events {
         let other = names.insert(event.lttng_name().into_owned(), event.full_name());
@@ -96,9 +96,9 @@ fn names_in_traces_are_told_apart() {
 /// trace_event_raw_NAME` at the fields' offsets.
 #[test]
 fn types_and_formats_agree() {
-    let Some((catalogue, events)) = catalogue() else { return };
+    let Some((catalogue, events)) = open_catalogue() else { return };
     let Some(btf) = catalogue.btf() else {
-        skipped("the kernel has no BTF");
+        report_skipped("the kernel has no BTF");
         return;
     };
     let has_arguments = |event: &&Event| matches!(event.source, Source::RawTracepoint { .. });
@@ -124,9 +124,9 @@ fn types_and_formats_agree() {
 /// RUN the catalogue. EXPECT numbers of system calls, and meanings for all arguments with a note.
 #[test]
 fn system_calls_are_known() {
-    let Some((catalogue, events)) = catalogue() else { return };
+    let Some((catalogue, events)) = open_catalogue() else { return };
     if cfg!(not(target_arch = "x86_64")) {
-        skipped("the table is that of x86-64");
+        report_skipped("the table is that of x86-64");
         return;
     }
     let calls: Vec<_> = events.iter().filter(|event| event.call().is_some()).collect();
@@ -156,7 +156,7 @@ fn system_calls_are_known() {
 fn types_of_this_kernel_are_read_whole() {
     let path = trackway_kernel::catalogue::btf::VMLINUX;
     let Ok(bytes) = std::fs::read(path) else {
-        skipped(format!("{path} cannot be read"));
+        report_skipped(format!("{path} cannot be read"));
         return;
     };
     let btf = Btf::parse(bytes).expect("types");

@@ -6,12 +6,12 @@ use trackway_schema::Scalar;
 
 /// A writer of types.
 #[derive(Default)]
-struct Maker {
+struct BtfBuilder {
     types: Vec<u8>,
     strings: Vec<u8>,
 }
 
-impl Maker {
+impl BtfBuilder {
     fn name(&mut self, name: &str) -> u32 {
         if self.strings.is_empty() {
             self.strings.push(0);
@@ -45,8 +45,8 @@ impl Maker {
 
 /// Returns `typedef void (*btf_trace_step)(void *, const struct pair *, enum colour)` with all its
 /// types.
-fn sample() -> Vec<u8> {
-    let mut maker = Maker::default();
+fn build_sample_types() -> Vec<u8> {
+    let mut maker = BtfBuilder::default();
     let names = ["x", "y", "flags", "low", "RED", "NONE", "pair", "colour"];
     let [x, y, flags, low, red, none, first, second] = names.map(|name| maker.name(name));
     // 1: int, 2: its name, 3: an array of it.
@@ -77,7 +77,7 @@ fn sample() -> Vec<u8> {
 
 #[test]
 fn types_are_found_by_name_with_all_their_parts() {
-    let btf = Btf::parse(sample()).expect("types");
+    let btf = Btf::parse(build_sample_types()).expect("types");
     assert_eq!(btf.len(), 16);
     let pair = btf.find(Class::Struct, "pair").expect("a structure");
     assert_eq!((pair.id, pair.size_or_type), (4, 32));
@@ -119,7 +119,7 @@ fn types_are_found_by_name_with_all_their_parts() {
 
 #[test]
 fn bytes_that_are_no_types_are_refused() {
-    let good = sample();
+    let good = build_sample_types();
     let refused = |bytes: &[u8]| Btf::parse(bytes.to_vec()).is_err();
     assert!((0..good.len()).all(|end| refused(&good[..end])), "cut off anywhere");
     for (at, byte) in [(0, 0), (2, 2), (4, 23), (11, 0xff), (12, 1), (31, 0), (31, 20)] {
@@ -133,7 +133,7 @@ fn bytes_that_are_no_types_are_refused() {
 /// RUN all queries on types, with every byte changed in turn. EXPECT that none panics.
 #[test]
 fn wrong_types_are_survived() {
-    let good = sample();
+    let good = build_sample_types();
     for at in 0..good.len() {
         for change in [1, 0x80, 0xff] {
             let mut bad = good.clone();

@@ -1,4 +1,5 @@
-//! Traces written from traces: cut to a range ([`trim()`]), put together ([`join()`]).
+//! Traces written from traces: cut to a range ([`trim_traces()`]), put together
+//! ([`merge_traces()`]).
 //!
 //! Packets go over as they are, byte for byte, wherever they can; what has to be cut is rewritten
 //! by [`trackway_ctf::write::PacketRewriter`], which keeps every bit that it does not have to
@@ -21,11 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trackway_console::IoError;
 
-pub use join::join;
-pub use trim::trim;
+pub use join::merge_traces;
+pub use trim::trim_traces;
 
 /// The settings of an export.
-pub struct Export<'a> {
+pub struct ExportSettings<'a> {
     /// The folder: new, or empty.
     pub folder: PathBuf,
     /// When this becomes true, the writing stops, and nothing is left.
@@ -35,20 +36,20 @@ pub struct Export<'a> {
 }
 
 /// The progress of the writing.
-struct Steps<'a> {
-    export: &'a Export<'a>,
+struct ExportProgress<'a> {
+    export: &'a ExportSettings<'a>,
     /// Bytes to be read, and those that were.
     total: u64,
     done: AtomicU64,
 }
 
-impl<'a> Steps<'a> {
-    const fn new(export: &'a Export<'a>, total: u64) -> Self {
+impl<'a> ExportProgress<'a> {
+    const fn new(export: &'a ExportSettings<'a>, total: u64) -> Self {
         Self { export, total, done: AtomicU64::new(0) }
     }
 
     /// Fails if the writing is to stop.
-    fn check(&self) -> Result<(), ExportError> {
+    fn check_stop(&self) -> Result<(), ExportError> {
         // A flag alone: nothing else is published with it.
         if self.export.stop.load(Ordering::Relaxed) { Err(ExportError::Stopped) } else { Ok(()) }
     }
@@ -62,7 +63,7 @@ impl<'a> Steps<'a> {
 
 /// The result of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Exported {
+pub struct ExportSummary {
     /// Traces.
     pub traces: u64,
     /// Files of packets.
@@ -77,7 +78,7 @@ pub struct Exported {
     pub is_whole: bool,
 }
 
-impl Exported {
+impl ExportSummary {
     fn add(&mut self, other: &Self) {
         self.streams += other.streams;
         self.packets += other.packets;
@@ -107,14 +108,14 @@ pub enum ExportError {
 
 impl ExportError {
     /// A map for errors with the file `path`, which is read.
-    fn read(path: &Path) -> impl FnOnce(io::Error) -> Self {
+    fn read_error_at(path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Read(path.to_owned(), error.into())
     }
 
     /// A map for errors with the file or folder `path`.
-    fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+    fn write_error_at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
-        move |error| Self::Write(output::shown(path), error.into())
+        move |error| Self::Write(output::resolve_descriptor_path(path), error.into())
     }
 }
 

@@ -7,10 +7,10 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use trackway_ctf::read::Bytes;
+use trackway_ctf::read::ByteSource;
 
 use super::ExportError;
-use crate::folder::{METADATA, metadata_bytes};
+use crate::folder::{METADATA, read_metadata_file};
 
 /// Bytes that are gathered before they are written, and read at once to be copied.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -35,7 +35,7 @@ impl OpenFolder {
     fn make(&self, name: &str) -> io::Result<Self> {
         let path = self.path().join(name);
         DirBuilder::new().mode(0o700).create(&path)?;
-        Self::open_ours(path.clone()).inspect_err(|_| {
+        Self::open_just_made(path.clone()).inspect_err(|_| {
             // It is empty so far: a folder with content belongs to others, and stays.
             let _ = fs::remove_dir(path);
         })
@@ -43,7 +43,7 @@ impl OpenFolder {
 
     /// Opens a folder that was just made: it belongs to whom all does that we make. Another one in
     /// its place does not.
-    fn open_ours(path: PathBuf) -> io::Result<Self> {
+    fn open_just_made(path: PathBuf) -> io::Result<Self> {
         let made = Self::open(path, libc::O_NOFOLLOW)?;
         let probe = made.path().join(".whose");
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
@@ -56,7 +56,7 @@ impl OpenFolder {
 
     /// A path that leads to it in this process.
     fn path(&self) -> PathBuf {
-        let link = PathBuf::from(format!("{LINKS}/{}", self.folder.as_raw_fd()));
+        let link = PathBuf::from(format!("{DESCRIPTOR_LINKS}/{}", self.folder.as_raw_fd()));
         if link.exists() { link } else { self.opened.clone() }
     }
 
@@ -72,13 +72,13 @@ impl OpenFolder {
 }
 
 /// The folder with the links to a process's own open files.
-const LINKS: &str = "/proc/self/fd";
+const DESCRIPTOR_LINKS: &str = "/proc/self/fd";
 
 /// A path as people read it: what is below a [`OpenFolder`] folder is where that is now.
-pub(super) fn shown(path: PathBuf) -> PathBuf {
-    let Ok(below) = path.strip_prefix(LINKS) else { return path };
+pub(super) fn resolve_descriptor_path(path: PathBuf) -> PathBuf {
+    let Ok(below) = path.strip_prefix(DESCRIPTOR_LINKS) else { return path };
     let mut names = below.components();
-    let link = names.next().map(|number| Path::new(LINKS).join(number));
+    let link = names.next().map(|number| Path::new(DESCRIPTOR_LINKS).join(number));
     match link.and_then(|link| fs::read_link(link).ok()) {
         Some(folder) => folder.join(names.as_path()),
         None => path,
@@ -87,7 +87,7 @@ pub(super) fn shown(path: PathBuf) -> PathBuf {
 
 /// A folder that is written to in a folder of its own below it, which becomes its contents once all
 /// is written, and else goes with all that is in it: nothing else is touched.
-pub(super) struct Folder {
+pub(super) struct OutputFolder {
     path: PathBuf,
     held: OpenFolder,
     /// Number of folders that were made for it, from itself up.
@@ -99,7 +99,7 @@ pub(super) struct Folder {
     is_done: bool,
 }
 
-impl Folder {
+impl OutputFolder {
     /// Makes the folder, or takes an empty one.
     pub(super) fn new(path: &Path) -> Result<Self, ExportError> {
         let failed = |error: io::Error| ExportError::Write(path.to_owned(), error.into());
@@ -125,18 +125,22 @@ impl Folder {
 
     /// Makes the folder of a trace at `place` in it, with the metadata of the trace at `from`;
     /// where that is.
-    pub(super) fn trace(&self, place: &Path, from: &Path) -> Result<PathBuf, ExportError> {
+    pub(super) fn make_trace_folder(
+        &self,
+        place: &Path,
+        from: &Path,
+    ) -> Result<PathBuf, ExportError> {
         let to = self.staging().join(place);
-        fs::create_dir_all(&to).map_err(ExportError::write(&to))?;
+        fs::create_dir_all(&to).map_err(ExportError::write_error_at(&to))?;
         let from = from.join(METADATA);
-        let metadata = metadata_bytes(&from).map_err(ExportError::read(&from))?;
+        let metadata = read_metadata_file(&from).map_err(ExportError::read_error_at(&from))?;
         let path = to.join(METADATA);
-        fs::write(&path, metadata).map_err(ExportError::write(path))?;
+        fs::write(&path, metadata).map_err(ExportError::write_error_at(path))?;
         Ok(to)
     }
 
     /// Keeps what was written.
-    pub(super) fn done(mut self) -> Result<(), ExportError> {
+    pub(super) fn keep_contents(mut self) -> Result<(), ExportError> {
         let mut moved = Vec::new();
         if let Err(error) = self.move_out(&mut moved) {
             // Half of it does not stay either.
@@ -161,7 +165,7 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for OutputFolder {
     fn drop(&mut self) {
         if self.is_done {
             return;
@@ -206,9 +210,9 @@ impl PacketFile {
 
     /// Appends `length` bytes of `from`, from `at` on, as long as `check` lets it; whether they
     /// were there.
-    pub(super) fn copy(
+    pub(super) fn append_from(
         &mut self,
-        from: &impl Bytes,
+        from: &impl ByteSource,
         at: u64,
         length: u64,
         check: impl Fn() -> Result<(), ExportError>,
@@ -244,11 +248,11 @@ impl PacketFile {
         }
         self.flush()?;
         let Some(file) = &self.file else { return Ok(()) };
-        file.write_all_at(bytes, at).map_err(ExportError::write(&self.path))
+        file.write_all_at(bytes, at).map_err(ExportError::write_error_at(&self.path))
     }
 
     /// Takes back what was appended from `length` on.
-    pub(super) fn cut(&mut self, length: u64) -> Result<(), ExportError> {
+    pub(super) fn truncate(&mut self, length: u64) -> Result<(), ExportError> {
         if let Some(keep) = length.checked_sub(self.at) {
             self.buffer.truncate(keep as usize);
             return Ok(());
@@ -256,11 +260,11 @@ impl PacketFile {
         self.buffer.clear();
         self.at = length;
         let Some(file) = &self.file else { return Ok(()) };
-        file.set_len(length).map_err(ExportError::write(&self.path))
+        file.set_len(length).map_err(ExportError::write_error_at(&self.path))
     }
 
     fn flush(&mut self) -> Result<(), ExportError> {
-        let failed = || ExportError::write(&self.path);
+        let failed = || ExportError::write_error_at(&self.path);
         let file = match &mut self.file {
             Some(file) => file,
             none => none.insert(File::create_new(&self.path).map_err(failed())?),
@@ -275,13 +279,13 @@ impl PacketFile {
     pub(super) fn finish(mut self) -> Result<bool, ExportError> {
         if self.length() == 0 {
             if self.file.is_some() {
-                fs::remove_file(&self.path).map_err(ExportError::write(&self.path))?;
+                fs::remove_file(&self.path).map_err(ExportError::write_error_at(&self.path))?;
             }
             return Ok(false);
         }
         self.flush()?;
         if let Some(file) = &mut self.file {
-            file.flush().map_err(ExportError::write(&self.path))?;
+            file.flush().map_err(ExportError::write_error_at(&self.path))?;
         }
         Ok(true)
     }
@@ -301,42 +305,42 @@ mod tests {
             if was_there {
                 fs::create_dir(&path).unwrap();
             }
-            let folder = Folder::new(&path).unwrap();
+            let folder = OutputFolder::new(&path).unwrap();
             fs::create_dir(folder.staging().join("sub")).unwrap();
             fs::write(folder.staging().join("sub/file"), "x").unwrap();
             // Two at a time cannot write to one folder.
-            assert!(matches!(Folder::new(&path), Err(ExportError::NotEmpty(_))));
+            assert!(matches!(OutputFolder::new(&path), Err(ExportError::NotEmpty(_))));
             drop(folder);
             assert_eq!(path.exists(), was_there);
             assert_eq!(fs::read_dir(&path).into_iter().flatten().count(), 0);
         }
-        drop(Folder::new(&place.join("deep/in/it")).unwrap());
+        drop(OutputFolder::new(&place.join("deep/in/it")).unwrap());
         assert!(!place.join("deep").exists());
     }
 
     #[test]
     fn what_others_put_there_stays() {
         let place = TemporaryFolder::new();
-        let folder = Folder::new(&place.join("out")).unwrap();
+        let folder = OutputFolder::new(&place.join("out")).unwrap();
         fs::write(folder.staging().join("ours"), "x").unwrap();
         fs::write(place.join("out/theirs"), "x").unwrap();
         drop(folder);
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["theirs"]);
-        assert!(matches!(Folder::new(&place.join("out")), Err(ExportError::NotEmpty(_))));
+        assert!(matches!(OutputFolder::new(&place.join("out")), Err(ExportError::NotEmpty(_))));
     }
 
     #[test]
     fn what_cannot_be_moved_to_its_place_leaves_nothing_there() {
         let place = TemporaryFolder::new();
-        let folder = Folder::new(&place.join("out")).unwrap();
+        let folder = OutputFolder::new(&place.join("out")).unwrap();
         for name in ["a", "b", "c"] {
             fs::create_dir(folder.staging().join(name)).unwrap();
             fs::write(folder.staging().join(name).join("file"), "x").unwrap();
         }
         // Another process has put something in the place of one.
         fs::create_dir_all(place.join("out/b/theirs")).unwrap();
-        assert!(matches!(folder.done(), Err(ExportError::Write(..))));
+        assert!(matches!(folder.keep_contents(), Err(ExportError::Write(..))));
         let left = fs::read_dir(place.join("out")).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(left.collect::<Vec<_>>(), ["b"]);
     }
@@ -344,10 +348,10 @@ mod tests {
     #[test]
     fn what_is_done_stays() {
         let place = TemporaryFolder::new();
-        let folder = Folder::new(&place.join("out")).unwrap();
+        let folder = OutputFolder::new(&place.join("out")).unwrap();
         fs::create_dir(folder.staging().join("sub")).unwrap();
         fs::write(folder.staging().join("sub/file"), "x").unwrap();
-        folder.done().unwrap();
+        folder.keep_contents().unwrap();
         assert!(place.join("out/sub/file").exists());
         assert_eq!(fs::read_dir(place.join("out")).unwrap().count(), 1);
     }
@@ -358,14 +362,14 @@ mod tests {
         let bytes: Vec<u8> = (0..3 * BUFFER_BYTES + 7).map(|index| (index * 31) as u8).collect();
         let mut expected = bytes.clone();
         let mut file = PacketFile::new(place.join("file"));
-        file.copy(&&bytes[..], 0, bytes.len() as u64, || Ok(())).unwrap().unwrap();
+        file.append_from(&&bytes[..], 0, bytes.len() as u64, || Ok(())).unwrap().unwrap();
         for at in [0, BUFFER_BYTES - 1, 3 * BUFFER_BYTES - 1, 3 * BUFFER_BYTES + 4] {
             file.write_over(at as u64, b"new").unwrap();
             expected[at..at + 3].copy_from_slice(b"new");
         }
-        assert!(file.copy(&&bytes[..], 5, bytes.len() as u64, || Ok(())).unwrap().is_err());
+        assert!(file.append_from(&&bytes[..], 5, bytes.len() as u64, || Ok(())).unwrap().is_err());
         for length in [3 * BUFFER_BYTES + 5, 2 * BUFFER_BYTES - 9] {
-            file.cut(length as u64).unwrap();
+            file.truncate(length as u64).unwrap();
             expected.truncate(length);
         }
         file.append(|buffer| buffer.extend(b"more")).unwrap();

@@ -2,28 +2,28 @@
 
 use trackway_console::IoError;
 use trackway_ctf::read::{
-    Bytes, Damage, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+    ByteSource, Damage, EventHeader, Packet, Skip, SourceStream, StreamDecoder, StreamError, Trace,
 };
 use trackway_ctf::write::{NewPacket, PacketRewriter};
 
 use super::output::PacketFile;
-use super::{ExportError, Exported, Steps};
+use super::{ExportError, ExportProgress, ExportSummary};
 use crate::input::DataFile;
-use crate::order::{EventPlace, Span, StreamOrder, ends_first};
+use crate::order::{EventPlace, Span, StreamOrder, check_packet_times};
 use crate::workers::MessageSink;
 
 /// Bytes of a rewritten packet that may wait.
 const WAITING_BYTES: usize = 256 << 10;
 
 /// The target of packets, and counts of what happened to them.
-pub(super) struct Target<'a> {
-    pub(super) steps: &'a Steps<'a>,
+pub(super) struct PacketTarget<'a> {
+    pub(super) steps: &'a ExportProgress<'a>,
     pub(super) file: PacketFile,
-    pub(super) done: Exported,
+    pub(super) done: ExportSummary,
     /// Takes reports of damage.
     sink: &'a dyn MessageSink,
     /// If packets are left out or cut in two among others: how they are numbered.
-    pub(super) numbers: Option<Numbers>,
+    pub(super) numbers: Option<PacketNumbers>,
     /// The order of the stream's events, and of the current packet's.
     order: StreamOrder,
     span: Span,
@@ -32,7 +32,7 @@ pub(super) struct Target<'a> {
 /// Numbers of packets in their stream, where some are left out: without gaps, except where there
 /// was one before.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Numbers {
+pub(super) struct PacketNumbers {
     /// Number of the latest packet that was read.
     read: Option<u64>,
     /// Number of the latest packet that was written.
@@ -41,7 +41,7 @@ pub(super) struct Numbers {
     missing: u64,
 }
 
-impl Numbers {
+impl PacketNumbers {
     /// A packet was read.
     fn read(&mut self, sequence: Option<u64>) {
         if let (Some(before), Some(sequence)) = (self.read, sequence) {
@@ -64,15 +64,19 @@ impl Numbers {
     }
 }
 
-impl<'a> Target<'a> {
-    pub(super) fn new(steps: &'a Steps<'a>, file: PacketFile, sink: &'a dyn MessageSink) -> Self {
-        let done = Exported { is_whole: true, ..Exported::default() };
+impl<'a> PacketTarget<'a> {
+    pub(super) fn new(
+        steps: &'a ExportProgress<'a>,
+        file: PacketFile,
+        sink: &'a dyn MessageSink,
+    ) -> Self {
+        let done = ExportSummary { is_whole: true, ..ExportSummary::default() };
         let (order, span) = (StreamOrder::default(), Span::default());
         Self { steps, file, done, sink, numbers: None, order, span }
     }
 
     /// Says that something could not be read.
-    pub(super) fn damaged(
+    pub(super) fn report_damage(
         &mut self,
         name: &str,
         what: impl std::fmt::Display,
@@ -84,7 +88,7 @@ impl<'a> Target<'a> {
     }
 
     /// Begins the current packet of `source` once more.
-    pub(super) fn begin_again<B: Bytes>(
+    pub(super) fn restart_packet<B: ByteSource>(
         &mut self,
         name: &str,
         source: &mut SourceStream<&B>,
@@ -93,9 +97,9 @@ impl<'a> Target<'a> {
         let (number, at) = source.current();
         source.go_to(at, number);
         self.span = Span::default();
-        match source.begin(decoder, &mut Skip, |_| {}) {
+        match source.begin_packet(decoder, &mut Skip, |_| {}) {
             Ok(_) => Ok(true),
-            Err(error) => self.damaged(name, error).map(|()| false),
+            Err(error) => self.report_damage(name, error).map(|()| false),
         }
     }
 
@@ -109,22 +113,22 @@ impl<'a> Target<'a> {
         let mut span = std::mem::take(&mut self.span);
         span.add_damage(damage);
         let error = self.order.follow(span);
-        error.map_or(Ok(()), |error| self.damaged(name, error))
+        error.map_or(Ok(()), |error| self.report_damage(name, error))
     }
 
     /// Begins the next packet of `source`: where it is, how many of its bytes there are, and what
     /// it says of itself; `None` if it is damaged.
-    pub(super) fn begin<B: Bytes>(
+    pub(super) fn begin_packet<B: ByteSource>(
         &mut self,
         name: &str,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
     ) -> Result<Option<PacketPlace>, ExportError> {
         let (at, _) = source.next();
-        let packet = match source.begin(decoder, &mut Skip, |_| {}) {
+        let packet = match source.begin_packet(decoder, &mut Skip, |_| {}) {
             Ok(packet) => packet,
             Err(error) => {
-                self.damaged(name, error)?;
+                self.report_damage(name, error)?;
                 return Ok(None);
             }
         };
@@ -133,13 +137,13 @@ impl<'a> Target<'a> {
         }
         let bytes = source.next().0 - at;
         let is_complete = packet.packet_bits.is_none_or(|bits| bits / 8 == bytes);
-        let ends_first = decoder.class().and_then(|class| ends_first(&packet, class));
+        let ends_first = decoder.class().and_then(|class| check_packet_times(&packet, class));
         Ok(Some(PacketPlace { at, bytes, packet, is_complete, ends_first }))
     }
 
     /// Reads the events of the packet that was just begun and reports damage. Returns true if
     /// `keep` holds for all of them; it stops at the first event for which it does not.
-    pub(super) fn check_events<B: Bytes>(
+    pub(super) fn check_events<B: ByteSource>(
         &mut self,
         name: &str,
         source: &mut SourceStream<&B>,
@@ -149,33 +153,33 @@ impl<'a> Target<'a> {
         let (packet, at) = source.current();
         loop {
             let bit = decoder.position_bits();
-            let read = source.event(decoder, |event| {
+            let read = source.read_event(decoder, |event| {
                 let header = event.header;
                 event.skip().map(|()| (header.time, keep(&header)))
             });
             match read {
                 Ok(Some((time, true))) => {
                     self.span.add(time, EventPlace { packet, at, bit });
-                    self.steps.check()?;
+                    self.steps.check_stop()?;
                 }
                 Ok(Some((_, false))) => return Ok(false),
                 Ok(None) => return Ok(true),
-                Err(error) => return self.damaged(name, error).map(|()| true),
+                Err(error) => return self.report_damage(name, error).map(|()| true),
             }
         }
     }
 
     /// Copies a packet as it is.
-    pub(super) fn copy<B: Bytes>(
+    pub(super) fn copy_packet<B: ByteSource>(
         &mut self,
         file: &DataFile<B>,
         place: &PacketPlace,
     ) -> Result<(), ExportError> {
         let start = self.file.length();
-        let check = || self.steps.check();
-        if let Err(error) = self.file.copy(&file.bytes, place.at, place.bytes, check)? {
-            self.damaged(&file.name, IoError::from(error))?;
-            return self.file.cut(start);
+        let check = || self.steps.check_stop();
+        if let Err(error) = self.file.append_from(&file.bytes, place.at, place.bytes, check)? {
+            self.report_damage(&file.name, IoError::from(error))?;
+            return self.file.truncate(start);
         }
         self.done.packets += 1;
         self.done.bytes += place.bytes;
@@ -184,7 +188,7 @@ impl<'a> Target<'a> {
 
     /// Writes those events of the packet that was just begun which `keep` chooses, and no packet
     /// if there are none.
-    pub(super) fn cut<B: Bytes>(
+    pub(super) fn cut_packet<B: ByteSource>(
         &mut self,
         trace: &Trace,
         name: &str,
@@ -194,30 +198,30 @@ impl<'a> Target<'a> {
     ) -> Result<(), ExportError> {
         // Its header was just read, so that it is at hand.
         let Some(empty) = PacketRewriter::new(trace, decoder, source.window()) else {
-            return self.damaged(name, "a packet that does not say its size cannot be cut");
+            return self.report_damage(name, "a packet that does not say its size cannot be cut");
         };
-        let mut cut = Cut { empty, written: None, clock: 0, is_skipping: false };
+        let mut cut = PacketCut { empty, written: None, clock: 0, is_skipping: false };
         loop {
-            self.steps.check()?;
+            self.steps.check_stop()?;
             match cut.next(source, decoder, &keep, &mut self.span) {
-                Ok(Step::End) => break,
-                Ok(Step::Event) => cut.drain(&mut self.file)?,
-                Ok(Step::TooFar) => self.end(&mut cut)?,
+                Ok(CutStep::End) => break,
+                Ok(CutStep::Event) => cut.drain(&mut self.file)?,
+                Ok(CutStep::TooFar) => self.finish_cut_packet(&mut cut)?,
                 Err(error) => {
-                    self.damaged(name, error)?;
+                    self.report_damage(name, error)?;
                     break;
                 }
             }
         }
-        self.end(&mut cut)
+        self.finish_cut_packet(&mut cut)
     }
 
     /// Ends the packet that is written, if one is.
-    fn end(&mut self, cut: &mut Cut<'_>) -> Result<(), ExportError> {
-        let Some(Written { rewriter, at: Some(at), times }) = cut.written.take() else {
+    fn finish_cut_packet(&mut self, cut: &mut PacketCut<'_>) -> Result<(), ExportError> {
+        let Some(CutOutput { rewriter, at: Some(at), times }) = cut.written.take() else {
             return Ok(());
         };
-        let sequence = self.numbers.as_mut().and_then(Numbers::next);
+        let sequence = self.numbers.as_mut().and_then(PacketNumbers::next);
         let mut head = Vec::new();
         self.file.append(|out| head = rewriter.finish(&NewPacket { sequence, ..times }, out))?;
         self.file.write_over(at, &head)?;
@@ -243,10 +247,10 @@ pub(super) struct PacketPlace {
 }
 
 /// A packet while it is cut.
-struct Cut<'t> {
+struct PacketCut<'t> {
     /// A packet with its header and no events.
     empty: PacketRewriter<'t>,
-    written: Option<Written<'t>>,
+    written: Option<CutOutput<'t>>,
     /// The clock at the latest event that was kept.
     clock: u64,
     /// True if events were left out since.
@@ -254,7 +258,7 @@ struct Cut<'t> {
 }
 
 /// A packet that is written.
-struct Written<'t> {
+struct CutOutput<'t> {
     rewriter: PacketRewriter<'t>,
     /// Its start in the file, as soon as a part of it is there.
     at: Option<u64>,
@@ -262,7 +266,7 @@ struct Written<'t> {
 }
 
 /// The result of a step in a packet.
-enum Step {
+enum CutStep {
     /// An event, kept or left out.
     Event,
     /// An event that cannot be in one packet with the one that was kept before it.
@@ -271,34 +275,34 @@ enum Step {
     End,
 }
 
-impl<'t> Cut<'t> {
-    fn next<B: Bytes>(
+impl<'t> PacketCut<'t> {
+    fn next<B: ByteSource>(
         &mut self,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
         keep: impl Fn(&EventHeader<'_>) -> bool,
         span: &mut Span,
-    ) -> Result<Step, StreamError> {
+    ) -> Result<CutStep, StreamError> {
         let ((packet, at), bit) = (source.current(), decoder.position_bits());
         let mut time = None;
-        let step = source.event(decoder, |event| {
+        let step = source.read_event(decoder, |event| {
             let header = event.header;
             time = header.time;
             if !keep(&header) {
                 event.skip()?;
                 self.leave_out();
-                return Ok(Step::Event);
+                return Ok(CutStep::Event);
             }
             if self.is_too_far(header.clock) {
-                return Ok(Step::TooFar);
+                return Ok(CutStep::TooFar);
             }
             let event = event.whole()?;
-            self.take(header.clock).event(event).map(|()| Step::Event)
+            self.take(header.clock).event(event).map(|()| CutStep::Event)
         })?;
-        if let Some(Step::Event) = step {
+        if let Some(CutStep::Event) = step {
             span.add(time, EventPlace { packet, at, bit });
         }
-        Ok(step.unwrap_or(Step::End))
+        Ok(step.unwrap_or(CutStep::End))
     }
 
     /// The output ends with the last event that was kept, unless another comes.
@@ -322,7 +326,7 @@ impl<'t> Cut<'t> {
     fn take(&mut self, clock: u64) -> &mut PacketRewriter<'t> {
         let is_skipping = std::mem::take(&mut self.is_skipping);
         self.clock = clock;
-        let written = self.written.get_or_insert_with(|| Written {
+        let written = self.written.get_or_insert_with(|| CutOutput {
             rewriter: self.empty.clone(),
             at: None,
             times: NewPacket {
@@ -336,7 +340,7 @@ impl<'t> Cut<'t> {
 
     /// Hands what is finished to `file`.
     fn drain(&mut self, file: &mut PacketFile) -> Result<(), ExportError> {
-        let Some(Written { rewriter, at, .. }) = &mut self.written else { return Ok(()) };
+        let Some(CutOutput { rewriter, at, .. }) = &mut self.written else { return Ok(()) };
         if at.is_none() {
             *at = Some(file.length());
             // Room for the head, which is known in the end.
@@ -351,11 +355,11 @@ impl<'t> Cut<'t> {
 
 #[cfg(test)]
 mod tests {
-    use super::Numbers;
+    use super::PacketNumbers;
 
     #[test]
     fn numbers_have_the_gaps_that_there_were() {
-        let mut numbers = Numbers::default();
+        let mut numbers = PacketNumbers::default();
         // Written or not, of packets with a gap of two after the second.
         let steps = [(5, true), (6, false), (9, true), (10, true), (11, false), (12, true)];
         let mut written = Vec::new();
@@ -369,6 +373,6 @@ mod tests {
         // A packet that becomes two.
         numbers.read(Some(13));
         assert_eq!([numbers.next(), numbers.next()], [Some(11), Some(12)]);
-        assert_eq!(Numbers::default().next(), None);
+        assert_eq!(PacketNumbers::default().next(), None);
     }
 }

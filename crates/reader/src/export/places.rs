@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::input::Input;
 
 /// The name of a trace in a folder without a name: that of `/`.
-const NAMELESS: &str = "trace";
+const ROOT_TRACE_NAME: &str = "trace";
 
 /// The place where a trace was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,13 +29,13 @@ impl Origin {
 
 /// Returns the place of each trace: its path below the folder that was searched, and if several
 /// were, below that one's name.
-pub(super) fn places(origins: &[Origin]) -> Vec<PathBuf> {
-    let mut names = Names::default();
+pub(super) fn output_paths(origins: &[Origin]) -> Vec<PathBuf> {
+    let mut names = UniqueNames::default();
     let mut roots: Vec<(&Path, String)> = Vec::new();
     for origin in origins {
         if !roots.iter().any(|(root, _)| *root == origin.root) {
             let name = origin.root.file_name().map(|name| name.to_string_lossy());
-            roots.push((&origin.root, names.give(name.as_deref().unwrap_or(NAMELESS))));
+            roots.push((&origin.root, names.claim(name.as_deref().unwrap_or(ROOT_TRACE_NAME))));
         }
     }
     let place = |origin: &Origin| match roots.iter().find(|(root, _)| *root == origin.root) {
@@ -46,20 +46,22 @@ pub(super) fn places(origins: &[Origin]) -> Vec<PathBuf> {
 }
 
 /// Each folder once, however often it was named or found.
-pub(super) fn distinct<B>(inputs: Vec<(Input<B>, PathBuf)>) -> Vec<(Input<B>, PathBuf)> {
+pub(super) fn remove_duplicate_folders<B>(
+    inputs: Vec<(Input<B>, PathBuf)>,
+) -> Vec<(Input<B>, PathBuf)> {
     let mut seen = HashSet::new();
     inputs.into_iter().filter(|(_, path)| seen.insert(path.clone())).collect()
 }
 
 /// Names that are given once each: what comes later under the same gets a number.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct UniqueNames {
     given: HashSet<String>,
 }
 
-impl Names {
+impl UniqueNames {
     /// `wanted`, or if that is taken, the same with a number behind it.
-    pub(super) fn give(&mut self, wanted: &str) -> String {
+    pub(super) fn claim(&mut self, wanted: &str) -> String {
         let mut name = wanted.to_owned();
         let mut number = 2;
         while !self.given.insert(name.clone()) {
@@ -70,9 +72,9 @@ impl Names {
     }
 
     /// A name for a file that is like the one at `path`.
-    pub(super) fn give_as(&mut self, path: &str) -> String {
+    pub(super) fn claim_like(&mut self, path: &str) -> String {
         let name = Path::new(path).file_name().unwrap_or_default().to_string_lossy();
-        self.give(if name.is_empty() { "stream" } else { &name })
+        self.claim(if name.is_empty() { "stream" } else { &name })
     }
 }
 
@@ -80,30 +82,33 @@ impl Names {
 mod tests {
     use super::*;
 
-    fn at(places: &[(&str, &str)]) -> Vec<PathBuf> {
+    fn output_paths_of(places: &[(&str, &str)]) -> Vec<PathBuf> {
         let origin = |&(root, below): &(&str, &str)| Origin {
             path: Path::new(root).join(below),
             root: root.into(),
             below: below.into(),
         };
-        super::places(&places.iter().map(origin).collect::<Vec<_>>())
+        super::output_paths(&places.iter().map(origin).collect::<Vec<_>>())
     }
 
     #[test]
     fn traces_keep_their_place() {
         let all = |wanted: &[&str]| wanted.iter().map(PathBuf::from).collect::<Vec<_>>();
-        assert_eq!(at(&[("/t", "")]), all(&[""]));
-        assert_eq!(at(&[("/t", "ust"), ("/t", "kernel")]), all(&["ust", "kernel"]));
-        assert_eq!(at(&[("/a", "x"), ("/b", ""), ("/a", "y")]), all(&["a/x", "b", "a/y"]));
-        assert_eq!(at(&[("/a/t", ""), ("/b/t", "")]), all(&["t", "t-2"]));
-        assert_eq!(at(&[("/", ""), ("/b", "")]), all(&["trace", "b"]));
+        assert_eq!(output_paths_of(&[("/t", "")]), all(&[""]));
+        assert_eq!(output_paths_of(&[("/t", "ust"), ("/t", "kernel")]), all(&["ust", "kernel"]));
+        assert_eq!(
+            output_paths_of(&[("/a", "x"), ("/b", ""), ("/a", "y")]),
+            all(&["a/x", "b", "a/y"])
+        );
+        assert_eq!(output_paths_of(&[("/a/t", ""), ("/b/t", "")]), all(&["t", "t-2"]));
+        assert_eq!(output_paths_of(&[("/", ""), ("/b", "")]), all(&["trace", "b"]));
     }
 
     #[test]
     fn names_are_given_once() {
-        let mut names = Names::default();
-        let given = ["a", "b", "a", "a-2", "a"].map(|name| names.give(name));
+        let mut names = UniqueNames::default();
+        let given = ["a", "b", "a", "a-2", "a"].map(|name| names.claim(name));
         assert_eq!(given, ["a", "b", "a-2", "a-2-2", "a-3"]);
-        assert_eq!([names.give_as("/x/a"), names.give_as("")], ["a-4", "stream"]);
+        assert_eq!([names.claim_like("/x/a"), names.claim_like("")], ["a-4", "stream"]);
     }
 }

@@ -5,11 +5,11 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trackway_ctf::read::{Bytes, EventHeader, SourceStream, StreamClass, StreamDecoder};
+use trackway_ctf::read::{ByteSource, EventHeader, SourceStream, StreamClass, StreamDecoder};
 
 use super::output::PacketFile;
-use super::packets::{Numbers, PacketPlace, Target};
-use super::{Export, ExportError, Exported, Steps};
+use super::packets::{PacketNumbers, PacketPlace, PacketTarget};
+use super::{ExportError, ExportProgress, ExportSettings, ExportSummary};
 use crate::input::DataFile;
 use crate::plan::Planner;
 use crate::select::Selection;
@@ -24,42 +24,42 @@ pub(super) struct StreamWork<'t, B> {
 
 /// Writes the selected parts of all `works`, by `jobs` threads; what was done, without the number
 /// of traces. Damage is reported to `messages`, as it is found.
-pub(super) fn write_streams<B: Bytes + Sync>(
+pub(super) fn write_streams<B: ByteSource + Sync>(
     works: &[StreamWork<'_, B>],
     selection: &Selection<'_>,
-    export: &Export<'_>,
+    export: &ExportSettings<'_>,
     jobs: NonZero<usize>,
     messages: &mut dyn Write,
-) -> Result<Exported, ExportError> {
+) -> Result<ExportSummary, ExportError> {
     let files = works.iter().flat_map(|work| &work.stream.files);
-    let steps = Steps::new(export, files.map(|file| file.bytes.length()).sum());
+    let steps = ExportProgress::new(export, files.map(|file| file.bytes.length()).sum());
     let next = AtomicUsize::new(0);
     let jobs = jobs.min(NonZero::new(works.len()).unwrap_or(NonZero::<usize>::MIN));
     let results = workers::run(jobs, messages, |_, sink| {
-        let mut all = Exported { is_whole: true, ..Exported::default() };
+        let mut all = ExportSummary { is_whole: true, ..ExportSummary::default() };
         while let Some(work) = works.get(next.fetch_add(1, Ordering::Relaxed)) {
             let file = PacketFile::new(work.to.clone());
-            all.add(&write_stream(&work.stream, selection, Target::new(&steps, file, sink))?);
+            all.add(&write_stream(&work.stream, selection, PacketTarget::new(&steps, file, sink))?);
         }
         Ok(all)
     });
-    let mut all = Exported { is_whole: true, ..Exported::default() };
+    let mut all = ExportSummary { is_whole: true, ..ExportSummary::default() };
     for result in results.map_err(|error| ExportError::Message(error.into()))? {
         all.add(&result?);
     }
-    steps.check()?;
+    steps.check_stop()?;
     if all.packets == 0 { Err(ExportError::Nothing) } else { Ok(all) }
 }
 
 /// Writes the selected part of one stream.
-fn write_stream<'t, B: Bytes>(
+fn write_stream<'t, B: ByteSource>(
     stream: &'t Stream<'t, B>,
     selection: &Selection<'_>,
-    mut target: Target<'_>,
-) -> Result<Exported, ExportError> {
+    mut target: PacketTarget<'_>,
+) -> Result<ExportSummary, ExportError> {
     let is_every_name = selection.wants_all_names(&stream.trace.trace);
     // Packets that are left out within a stream must not look like lost ones.
-    target.numbers = (!is_every_name).then(Numbers::default);
+    target.numbers = (!is_every_name).then(PacketNumbers::default);
     let is_all = selection.range.is_everything() && is_every_name;
     let mut planner = Planner::new(stream);
     let (mut memory, mut window) = (Vec::new(), Vec::new());
@@ -69,12 +69,12 @@ fn write_stream<'t, B: Bytes>(
         let (file, mut source, end, mut decoder) = task.into_parts();
         if !is_all && !stands_alone {
             let why = "nothing can be cut out: its packets do not say in full when they begin";
-            target.damaged(&file.name, why)?;
+            target.report_damage(&file.name, why)?;
             break;
         }
         while source.next().0 < end {
             let before = source.next().0;
-            if let Some(place) = target.begin(&file.name, &mut source, &mut decoder)? {
+            if let Some(place) = target.begin_packet(&file.name, &mut source, &mut decoder)? {
                 let work = PacketWork { stream, file, selection, is_every_name };
                 work.write(&mut target, &mut source, &mut decoder, &place)?;
                 let damage = place.ends_first.map(|damage| source.damaged(damage));
@@ -102,11 +102,11 @@ struct PacketWork<'w, 't, B> {
     is_every_name: bool,
 }
 
-impl<B: Bytes> PacketWork<'_, '_, B> {
+impl<B: ByteSource> PacketWork<'_, '_, B> {
     /// Writes the packet that was just begun, or what is kept of it.
     fn write(
         &self,
-        target: &mut Target<'_>,
+        target: &mut PacketTarget<'_>,
         source: &mut SourceStream<&B>,
         decoder: &mut StreamDecoder<'_>,
         place: &PacketPlace,
@@ -119,14 +119,14 @@ impl<B: Bytes> PacketWork<'_, '_, B> {
         if is_every_name && place.is_complete && range.contains(&place.packet, clock) {
             let is_in = |event: &EventHeader<'_>| range.has(event.time);
             if target.check_events(&file.name, source, decoder, is_in)? {
-                return target.copy(file, place);
+                return target.copy_packet(file, place);
             }
             // Its times are not as it says: it is cut, from its beginning.
-            if !target.begin_again(&file.name, source, decoder)? {
+            if !target.restart_packet(&file.name, source, decoder)? {
                 return Ok(());
             }
         }
-        target.cut(&stream.trace.trace, &file.name, source, decoder, |event| {
+        target.cut_packet(&stream.trace.trace, &file.name, source, decoder, |event| {
             range.has(event.time) && selection.wants(event.class)
         })
     }

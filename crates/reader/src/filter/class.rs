@@ -11,12 +11,12 @@ const NAMES_MAX: usize = 1024;
 
 /// The layout of a class of events: its fields; as contexts, its own and those of all events of
 /// its stream.
-pub(super) fn layout(stream: &StreamClass, event: &EventClass) -> Layout {
+pub(super) fn layout_of_class(stream: &StreamClass, event: &EventClass) -> Layout {
     let of_stream = match stream.event_context() {
         Some(Type::Struct(context)) => Some(context),
         _ => None,
     };
-    let members = |of: Option<&Struct>| of.map_or_else(Vec::new, |of| members(of, 0));
+    let members = |of: Option<&Struct>| of.map_or_else(Vec::new, |of| struct_members(of, 0));
     let mut contexts = members(event.context());
     let own = |name: &str, contexts: &[Member]| contexts.iter().any(|member| member.name == name);
     for member in members(of_stream) {
@@ -32,15 +32,15 @@ pub(super) fn layout(stream: &StreamClass, event: &EventClass) -> Layout {
     }
 }
 
-fn members(of: &Struct, depth: usize) -> Vec<Member> {
+fn struct_members(of: &Struct, depth: usize) -> Vec<Member> {
     let member = |member: &trackway_ctf::read::Member| Member {
         name: member.key().to_owned(),
-        of: kind(member.kind(), depth),
+        of: layout_type(member.kind(), depth),
     };
     of.members().iter().map(member).collect()
 }
 
-fn kind(of: &Type, depth: usize) -> Kind {
+fn layout_type(of: &Type, depth: usize) -> Kind {
     match of {
         _ if depth >= DEPTH_MAX => Kind::Other("a structure that is too deep"),
         Type::Integer(integer) => {
@@ -51,10 +51,10 @@ fn kind(of: &Type, depth: usize) -> Kind {
                 last: value,
             };
             let named = named.into_iter().take(NAMES_MAX).map(label);
-            Kind::Integer(number(integer, named.collect()))
+            Kind::Integer(layout_integer(integer, named.collect()))
         }
         Type::Enumeration(labels) if labels.is_flags() => {
-            Kind::Integer(number(labels.integer(), Vec::new()))
+            Kind::Integer(layout_integer(labels.integer(), Vec::new()))
         }
         Type::Enumeration(labels) => {
             let named = labels.ranges().map(|(name, first, last)| Label {
@@ -62,7 +62,7 @@ fn kind(of: &Type, depth: usize) -> Kind {
                 first: first.cast_signed(),
                 last: last.cast_signed(),
             });
-            Kind::Integer(number(labels.integer(), named.collect()))
+            Kind::Integer(layout_integer(labels.integer(), named.collect()))
         }
         // What is read is an f64, whatever was recorded: the width is that of elements.
         Type::Float(float) if float.bits() == 32 => Kind::Float(Float::F32),
@@ -71,20 +71,22 @@ fn kind(of: &Type, depth: usize) -> Kind {
         Type::Array(array) if array.is_text() => Kind::String,
         Type::Sequence(sequence) if sequence.is_text() => Kind::String,
         Type::Array(array) => {
-            Kind::Array(Box::new(kind(array.element(), depth + 1)), array.length())
+            Kind::Array(Box::new(layout_type(array.element(), depth + 1)), array.length())
         }
-        Type::Sequence(sequence) => Kind::Sequence(Box::new(kind(sequence.element(), depth + 1))),
-        Type::Struct(structure) => Kind::Structure(members(structure, depth + 1)),
+        Type::Sequence(sequence) => {
+            Kind::Sequence(Box::new(layout_type(sequence.element(), depth + 1)))
+        }
+        Type::Struct(structure) => Kind::Structure(struct_members(structure, depth + 1)),
         Type::Variant(_) => Kind::Other("a variant"),
     }
 }
 
-fn number(of: &trackway_ctf::read::Integer, labels: Vec<Label>) -> Integer {
-    Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: scalar(of), labels }
+fn layout_integer(of: &trackway_ctf::read::Integer, labels: Vec<Label>) -> Integer {
+    Integer { is_signed: of.is_signed(), bits: of.bits(), scalar: scalar_of_integer(of), labels }
 }
 
 /// Returns the scalar of a traced program's record, if it is as wide as anything there.
-fn scalar(of: &trackway_ctf::read::Integer) -> Option<Scalar> {
+fn scalar_of_integer(of: &trackway_ctf::read::Integer) -> Option<Scalar> {
     Some(match (of.is_signed(), of.bits()) {
         (true, 8) => Scalar::I8,
         (true, 16) => Scalar::I16,

@@ -17,33 +17,33 @@ mod class;
 mod gather;
 mod object;
 
-use trackway_ctf::read::{Body, DecodeError, EventClass, StreamClass, Trace};
+use trackway_ctf::read::{DecodeError, EventBody, EventClass, StreamClass, Trace};
 use trackway_ctf::write::application_member;
-use trackway_filter::applications::with_some_applications;
+use trackway_filter::applications::add_existing_application_contexts;
 use trackway_filter::compile::check_for;
 use trackway_filter::error::{Topic, Warning};
 use trackway_filter::evaluate::{Runtime, State, evaluate};
 use trackway_filter::layout::Layout;
 use trackway_filter::parse::{parse, split_pattern};
-use trackway_filter::types::{Filter, Root, check};
+use trackway_filter::types::{Filter, Root, check_text};
 use trackway_jit::frame::Cell;
 
 use gather::Plan;
-use object::Compiled;
+use object::VerifiedObject;
 
 pub(crate) use gather::Gather;
 
 /// Filters, all of which must take an event.
 #[derive(Debug, Clone)]
 pub struct Filters {
-    all: Vec<Wanted>,
+    all: Vec<FilterSource>,
     /// The test whether a pattern, the first, matches a name.
     matches: fn(&str, &str) -> bool,
 }
 
 /// A filter as it was written.
 #[derive(Debug, Clone)]
-struct Wanted {
+struct FilterSource {
     /// Names of the events that it is about; `None`: all.
     pattern: Option<String>,
     what: Condition,
@@ -53,7 +53,7 @@ struct Wanted {
 #[derive(Debug, Clone)]
 enum Condition {
     Expression(String),
-    Object(Compiled),
+    Object(VerifiedObject),
 }
 
 /// An error of a filter, in lines for people.
@@ -69,8 +69,8 @@ impl std::fmt::Display for FilterError {
 impl std::error::Error for FilterError {}
 
 /// Returns the members of a trace's events, as filters name them.
-pub fn layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
-    classes(trace).map(|(stream, event)| class::layout(stream, event))
+pub fn event_layouts(trace: &Trace) -> impl Iterator<Item = Layout> {
+    event_classes(trace).map(|(stream, event)| class::layout_of_class(stream, event))
 }
 
 impl Filters {
@@ -88,7 +88,7 @@ impl Filters {
             let (pattern, expression) = split_pattern(text);
             parse(expression).map_err(|error| FilterError(error.render(expression)))?;
             let what = Condition::Expression(expression.to_owned());
-            Ok(Wanted { pattern: pattern.map(str::to_owned), what })
+            Ok(FilterSource { pattern: pattern.map(str::to_owned), what })
         };
         Ok(Self { all: texts.into_iter().map(filter).collect::<Result<_, _>>()?, matches })
     }
@@ -103,8 +103,8 @@ impl Filters {
         pattern: Option<&str>,
         bytes: &'static [u8],
     ) -> Result<(), FilterError> {
-        let what = Condition::Object(Compiled::new(bytes)?);
-        self.all.push(Wanted { pattern: pattern.map(str::to_owned), what });
+        let what = Condition::Object(VerifiedObject::new(bytes)?);
+        self.all.push(FilterSource { pattern: pattern.map(str::to_owned), what });
         Ok(())
     }
 
@@ -115,20 +115,20 @@ impl Filters {
 
     /// The filters that are about no class of events in traces, though there are classes: mostly
     /// a name is misspelt then.
-    pub fn about_nothing<'t>(
+    pub fn unmatched_filters<'t>(
         &self,
         traces: impl Iterator<Item = &'t Trace> + Clone,
-    ) -> Vec<AboutNothing> {
-        let classes = traces.flat_map(classes);
+    ) -> Vec<UnmatchedFilter> {
+        let classes = traces.flat_map(event_classes);
         if classes.clone().next().is_none() {
             return Vec::new();
         }
-        let is_about_one = |wanted: &Wanted| {
-            classes.clone().any(|(_, event)| wanted.is_about(event, self.matches))
+        let is_about_one = |wanted: &FilterSource| {
+            classes.clone().any(|(_, event)| wanted.applies_to(event, self.matches))
         };
         let others = self.all.iter().filter(|wanted| !is_about_one(wanted));
-        let nothing = |wanted: &Wanted| {
-            Some(AboutNothing { pattern: wanted.pattern.clone()?, option: wanted.option() })
+        let nothing = |wanted: &FilterSource| {
+            Some(UnmatchedFilter { pattern: wanted.pattern.clone()?, option: wanted.option() })
         };
         others.filter_map(nothing).collect()
     }
@@ -146,8 +146,8 @@ impl Filters {
     ) -> Result<Vec<String>, FilterError> {
         let mut hints = Vec::new();
         for wanted in &self.all {
-            let meant = traces.clone().flat_map(classes);
-            let meant = meant.filter(|(_, event)| wanted.is_about(event, self.matches));
+            let meant = traces.clone().flat_map(event_classes);
+            let meant = meant.filter(|(_, event)| wanted.applies_to(event, self.matches));
             match wanted.check(meant) {
                 Ok(found) => hints.extend(found),
                 Err(unmet) if growing && wanted.pattern.is_none() && unmet.may_come => {
@@ -165,17 +165,17 @@ impl Filters {
         stream: &StreamClass,
         event: &EventClass,
     ) -> Option<ClassFilters> {
-        let layout = class::layout(stream, event);
+        let layout = class::layout_of_class(stream, event);
         let all = self.all.iter().enumerate();
-        let about = all.filter(|(_, wanted)| wanted.is_about(event, self.matches));
+        let about = all.filter(|(_, wanted)| wanted.applies_to(event, self.matches));
         let filters = about
             .map(|(number, wanted)| Some(ClassFilter { number, of: wanted.of_class(&layout)? }));
         Some(ClassFilters { filters: filters.collect::<Option<_>>()? })
     }
 }
 
-impl Wanted {
-    fn is_about(&self, event: &EventClass, matches: fn(&str, &str) -> bool) -> bool {
+impl FilterSource {
+    fn applies_to(&self, event: &EventClass, matches: fn(&str, &str) -> bool) -> bool {
         let Some(list) = &self.pattern else { return true };
         let name = event.name().unwrap_or_default();
         let mut is_about = false;
@@ -190,11 +190,11 @@ impl Wanted {
     }
 
     /// Returns the filter for events with this layout, if they have what it needs.
-    fn of_class(&self, layout: &Layout) -> Option<OfClass> {
+    fn of_class(&self, layout: &Layout) -> Option<ClassCondition> {
         Some(match &self.what {
             Condition::Expression(expression) => {
-                let layouts = layouts_for(expression, layout.clone());
-                let check = |layout: &Layout| check(expression, layout).ok();
+                let layouts = layouts_with_applications(expression, layout.clone());
+                let check = |layout: &Layout| check_text(expression, layout).ok();
                 let mut filters: Vec<Filter> = layouts.iter().filter_map(check).collect();
                 let first = filters.first()?;
                 let plan = Plan::new(first.needs.iter().map(|need| &need.place));
@@ -204,9 +204,9 @@ impl Wanted {
                 };
                 let asked = places(first);
                 filters.retain(|filter| places(filter) == asked);
-                OfClass::Expression(plan, filters)
+                ClassCondition::Expression(plan, filters)
             }
-            Condition::Object(object) => OfClass::Object(object.of_class(layout)?),
+            Condition::Object(object) => ClassCondition::Object(object.of_class(layout)?),
         })
     }
 
@@ -221,17 +221,19 @@ impl Wanted {
     fn check<'t>(
         &self,
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
-    ) -> Result<Vec<String>, Unmet> {
+    ) -> Result<Vec<String>, UnmetFilter> {
         let expression = match &self.what {
             Condition::Expression(expression) => expression,
             Condition::Object(object) => return self.check_object(object, classes),
         };
-        let layouts = |(stream, event)| layouts_for(expression, class::layout(stream, event));
+        let layouts = |(stream, event)| {
+            layouts_with_applications(expression, class::layout_of_class(stream, event))
+        };
         let layouts: Vec<Layout> = classes.flat_map(layouts).collect();
         if layouts.is_empty() {
             return Ok(Vec::new());
         }
-        let filter = check_for(expression, &layouts).map_err(|error| Unmet {
+        let filter = check_for(expression, &layouts).map_err(|error| UnmetFilter {
             option: self.option(),
             may_come: error.topic == Topic::Unknown && error.suggestion.is_none(),
             why: error.render(expression),
@@ -242,27 +244,28 @@ impl Wanted {
 
     fn check_object<'t>(
         &self,
-        object: &Compiled,
+        object: &VerifiedObject,
         classes: impl Iterator<Item = (&'t StreamClass, &'t EventClass)>,
-    ) -> Result<Vec<String>, Unmet> {
-        let mut layouts = classes.map(|(stream, event)| class::layout(stream, event)).peekable();
+    ) -> Result<Vec<String>, UnmetFilter> {
+        let mut layouts =
+            classes.map(|(stream, event)| class::layout_of_class(stream, event)).peekable();
         if layouts.peek().is_none() || layouts.any(|layout| object.of_class(&layout).is_some()) {
             return Ok(Vec::new());
         }
         let why = format!("no kind of event has all that the object reads: {}", object.needs());
-        Err(Unmet { option: self.option(), may_come: true, why })
+        Err(UnmetFilter { option: self.option(), may_come: true, why })
     }
 }
 
 /// An unmet filter: no class of events that it applies to has what it needs.
-struct Unmet {
+struct UnmetFilter {
     option: &'static str,
     why: String,
     /// True if others may have it, as far as can be seen.
     may_come: bool,
 }
 
-impl std::fmt::Display for Unmet {
+impl std::fmt::Display for UnmetFilter {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Marks stand below what they mark: on lines of their own.
         let between = if self.why.contains('\n') { '\n' } else { ' ' };
@@ -272,7 +275,7 @@ impl std::fmt::Display for Unmet {
 
 /// A filter whose pattern is for no class of events.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AboutNothing {
+pub struct UnmatchedFilter {
     /// The pattern.
     pub pattern: String,
     /// The option that it was given with.
@@ -280,21 +283,21 @@ pub struct AboutNothing {
 }
 
 /// The classes of events of a trace.
-fn classes(trace: &Trace) -> impl Iterator<Item = (&StreamClass, &EventClass)> + Clone {
+fn event_classes(trace: &Trace) -> impl Iterator<Item = (&StreamClass, &EventClass)> + Clone {
     let streams = trace.streams().iter();
     streams.flat_map(|stream| stream.events().iter().map(move |event| (stream, event)))
 }
 
 /// A layout, once for each combination of types that the contexts of applications which an
 /// expression names may have in a record: what they are stands in each.
-fn layouts_for(expression: &str, layout: Layout) -> Vec<Layout> {
+fn layouts_with_applications(expression: &str, layout: Layout) -> Vec<Layout> {
     let members: Vec<String> = layout.contexts.iter().map(|one| one.name.clone()).collect();
     let is_there = |name: &str| members.contains(&application_member(name));
-    with_some_applications(expression, vec![layout], is_there)
+    add_existing_application_contexts(expression, vec![layout], is_there)
 }
 
 /// The filter for what contexts of applications are in this record; `None`: one of them is not set.
-fn filter_for<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Filter> {
+fn filter_of_record<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Filter> {
     filters.iter().find(|filter| {
         let needs = filter.needs.iter().enumerate();
         let mut applications = needs.filter(|(_, need)| need.place.root == Root::Application);
@@ -306,19 +309,19 @@ fn filter_for<'f>(filters: &'f [Filter], values: &Gather) -> Option<&'f Filter> 
 struct ClassFilter {
     /// Its place among [`Filters`].
     number: usize,
-    of: OfClass,
+    of: ClassCondition,
 }
 
 /// A filter for a class of events.
-enum OfClass {
+enum ClassCondition {
     /// Expressions that differ in what they take contexts of applications for; there is one.
     Expression(Plan, Vec<Filter>),
-    Object(object::OfClass),
+    Object(object::ObjectClassFilter),
 }
 
 /// The state of a filter.
 #[derive(Debug, Default)]
-struct Memory {
+struct FilterState {
     expression: State,
     object: Vec<Cell>,
 }
@@ -326,23 +329,30 @@ struct Memory {
 impl ClassFilter {
     fn plan(&self) -> &Plan {
         match &self.of {
-            OfClass::Expression(plan, _) => plan,
-            OfClass::Object(object) => &object.plan,
+            ClassCondition::Expression(plan, _) => plan,
+            ClassCondition::Object(object) => &object.plan,
         }
     }
 
     fn cells(&self) -> usize {
         match &self.of {
-            OfClass::Expression(_, filters) => filters.first().map_or(0, |filter| filter.cells),
-            OfClass::Object(object) => object.cells,
+            ClassCondition::Expression(_, filters) => {
+                filters.first().map_or(0, |filter| filter.cells)
+            }
+            ClassCondition::Object(object) => object.cells,
         }
     }
 
-    fn takes(&self, values: &Gather, memory: &mut Memory, moment: &mut Moment) -> bool {
+    fn accepts(
+        &self,
+        values: &Gather,
+        memory: &mut FilterState,
+        moment: &mut FilterRuntime,
+    ) -> bool {
         match &self.of {
-            OfClass::Expression(_, filters) => filter_for(filters, values)
+            ClassCondition::Expression(_, filters) => filter_of_record(filters, values)
                 .is_some_and(|of| evaluate(of, values, &mut memory.expression, moment)),
-            OfClass::Object(object) => {
+            ClassCondition::Object(object) => {
                 if memory.object.len() < object.cells {
                     memory.object.resize_with(object.cells, Cell::default);
                 }
@@ -359,7 +369,7 @@ pub(crate) struct ClassFilters {
 
 impl ClassFilters {
     /// Returns true if one of them keeps state from one event to the next.
-    pub(crate) fn remember(&self) -> bool {
+    pub(crate) fn is_stateful(&self) -> bool {
         self.filters.iter().any(|one| one.cells() > 0)
     }
 
@@ -368,15 +378,15 @@ impl ClassFilters {
     /// # Errors
     ///
     /// If its bytes are damaged.
-    pub(crate) fn take(
+    pub(crate) fn accepts(
         &self,
-        body: &mut Body<'_, '_, '_>,
+        body: &mut EventBody<'_, '_, '_>,
         gather: &mut Gather,
     ) -> Result<bool, DecodeError> {
-        let mut moment = Moment::of(body);
+        let mut moment = FilterRuntime::of(body);
         for filter in &self.filters {
             body.peek(&mut gather.begin(filter.plan()))?;
-            if !filter.takes(gather, &mut Memory::default(), &mut moment) {
+            if !filter.accepts(gather, &mut FilterState::default(), &mut moment) {
                 return Ok(false);
             }
         }
@@ -388,25 +398,28 @@ impl ClassFilters {
     /// # Errors
     ///
     /// If its bytes are damaged.
-    pub(crate) fn gather(&self, body: &mut Body<'_, '_, '_>) -> Result<Question, DecodeError> {
-        let moment = Moment::of(body);
+    pub(crate) fn gather(
+        &self,
+        body: &mut EventBody<'_, '_, '_>,
+    ) -> Result<GatheredEvent, DecodeError> {
+        let moment = FilterRuntime::of(body);
         let gathered = self.filters.iter().map(|one| {
             let mut gather = Gather::default();
             body.peek(&mut gather.begin(one.plan())).map(|()| gather)
         });
-        Ok(Question { moment, values: gathered.collect::<Result<_, _>>()? })
+        Ok(GatheredEvent { moment, values: gathered.collect::<Result<_, _>>()? })
     }
 }
 
 /// An event about which filters decide that remember something.
 #[derive(Debug)]
-pub(crate) struct Question {
-    moment: Moment,
+pub(crate) struct GatheredEvent {
+    moment: FilterRuntime,
     /// The values that each of the class's filters needs.
     values: Vec<Gather>,
 }
 
-impl Question {
+impl GatheredEvent {
     /// Puts another text in the place of `old`.
     pub(crate) fn replace(&mut self, old: &[u8], new: &[u8]) {
         self.values.iter_mut().for_each(|values| values.replace(old, new));
@@ -420,33 +433,33 @@ impl Question {
 
 /// The state of filters, over all streams: used in the order of time.
 #[derive(Debug, Default)]
-pub(crate) struct Judge {
+pub(crate) struct StatefulFilters {
     /// By the filter's place among [`Filters`].
-    memories: Vec<Memory>,
+    memories: Vec<FilterState>,
 }
 
-impl Judge {
+impl StatefulFilters {
     /// Returns true if all filters of its class take an event.
-    pub(crate) fn takes(&mut self, filters: &ClassFilters, question: &Question) -> bool {
+    pub(crate) fn accepts(&mut self, filters: &ClassFilters, question: &GatheredEvent) -> bool {
         let mut moment = question.moment;
         filters.filters.iter().zip(&question.values).all(|(one, values)| {
             if self.memories.len() <= one.number {
-                self.memories.resize_with(one.number + 1, Memory::default);
+                self.memories.resize_with(one.number + 1, FilterState::default);
             }
-            one.takes(values, &mut self.memories[one.number], &mut moment)
+            one.accepts(values, &mut self.memories[one.number], &mut moment)
         })
     }
 }
 
 /// The environment of a filter. Its random numbers are the same each time that the trace is read.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
+struct FilterRuntime {
     time_ns: u64,
     seed: u64,
 }
 
-impl Moment {
-    fn of(body: &mut Body<'_, '_, '_>) -> Self {
+impl FilterRuntime {
+    fn of(body: &mut EventBody<'_, '_, '_>) -> Self {
         Self {
             time_ns: body.header.time.unwrap_or_default().cast_unsigned(),
             seed: body.header.clock ^ body.position_bits().rotate_left(32),
@@ -454,7 +467,7 @@ impl Moment {
     }
 }
 
-impl Runtime for Moment {
+impl Runtime for FilterRuntime {
     fn time_ns(&mut self) -> u64 {
         self.time_ns
     }

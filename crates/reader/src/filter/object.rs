@@ -16,7 +16,7 @@ use trackway_jit::verify::{Rules, State, Verified, verify};
 use trackway_schema::Scalar;
 
 use super::gather::{Gather, Plan};
-use super::{FilterError, Moment};
+use super::{FilterError, FilterRuntime};
 
 /// Words count from the beginning of the bytes in 31 bits.
 const BYTES_MAX: usize = i32::MAX as usize;
@@ -24,21 +24,21 @@ const BYTES_MAX: usize = i32::MAX as usize;
 /// An object, verified. Its bytes are never freed: what was verified refers to them, and goes to
 /// all threads that decode.
 #[derive(Debug, Clone)]
-pub(super) struct Compiled {
-    alternatives: Vec<OfKinds>,
+pub(super) struct VerifiedObject {
+    alternatives: Vec<VerifiedAlternative>,
     cells: usize,
 }
 
 /// An alternative of an object.
 #[derive(Debug, Clone)]
-struct OfKinds {
+struct VerifiedAlternative {
     alternative: Alternative<'static>,
     programs: Vec<Verified<'static>>,
     /// The place and the kind of each need.
     needs: Vec<(MemberPath, Kind)>,
 }
 
-impl Compiled {
+impl VerifiedObject {
     /// Verifies an object's bytes.
     ///
     /// # Errors
@@ -46,13 +46,14 @@ impl Compiled {
     /// If they are no object, or one of its programs is refused.
     pub(super) fn new(bytes: &'static [u8]) -> Result<Self, FilterError> {
         let object = Object::decode(bytes).map_err(|error| FilterError(error.to_string()))?;
-        let alternatives = object.alternatives().map(OfKinds::new).collect::<Result<_, _>>()?;
+        let alternatives =
+            object.alternatives().map(VerifiedAlternative::new).collect::<Result<_, _>>()?;
         Ok(Self { alternatives, cells: object.cells() })
     }
 
     /// Returns the filter of a class: the first alternative whose needs it has. Contexts of
     /// applications depend on the record: an alternative that needs some may be skipped.
-    pub(super) fn of_class(&self, layout: &Layout) -> Option<OfClass> {
+    pub(super) fn of_class(&self, layout: &Layout) -> Option<ObjectClassFilter> {
         let mut places: Vec<MemberPath> = Vec::new();
         let mut alternatives = Vec::new();
         for of_kinds in &self.alternatives {
@@ -64,12 +65,16 @@ impl Compiled {
             }
         }
         let plan = Plan::new(places.iter());
-        (!alternatives.is_empty()).then_some(OfClass { plan, alternatives, cells: self.cells })
+        (!alternatives.is_empty()).then_some(ObjectClassFilter {
+            plan,
+            alternatives,
+            cells: self.cells,
+        })
     }
 
     /// Returns the needs of one of the alternatives, for people.
     pub(super) fn needs(&self) -> String {
-        let of = |alternative: &OfKinds| {
+        let of = |alternative: &VerifiedAlternative| {
             let mut needs: Vec<String> = Vec::new();
             for (place, kind) in &alternative.needs {
                 let need = format!("{place} ({})", format!("{kind:?}").to_lowercase());
@@ -83,7 +88,7 @@ impl Compiled {
     }
 }
 
-impl OfKinds {
+impl VerifiedAlternative {
     fn new(alternative: Alternative<'static>) -> Result<Self, FilterError> {
         let needs = alternative.needs().map(|need| {
             let no_path = || FilterError(format!("{} is no path", need.path));
@@ -100,7 +105,7 @@ impl OfKinds {
     }
 
     /// For events of a class, if it has what is needed; where that is joins `places`.
-    fn of_class(&self, layout: &Layout, places: &mut Vec<MemberPath>) -> Option<ForClass> {
+    fn of_class(&self, layout: &Layout, places: &mut Vec<MemberPath>) -> Option<ClassAlternative> {
         let is_there = |name: &str| {
             let member = application_member(name);
             layout.contexts.iter().any(|context| context.name == member)
@@ -108,8 +113,10 @@ impl OfKinds {
         let (mut slots, mut applications) = (Vec::new(), Vec::new());
         for (place, kind) in &self.needs {
             let take = match place.root {
-                Root::Application => Take::of_application(*kind).filter(|_| is_there(&place.name)),
-                _ => Take::of(layout.find(place)?, *kind).map(|take| take.at(place)),
+                Root::Application => {
+                    SlotSource::of_application(*kind).filter(|_| is_there(&place.name))
+                }
+                _ => SlotSource::of(layout.find(place)?, *kind).map(|take| take.at(place)),
             }?;
             let known = places.iter().position(|known| known == place);
             let at = known.unwrap_or_else(|| {
@@ -122,13 +129,13 @@ impl OfKinds {
             }
         }
         let (programs, constants) = (self.programs.clone(), self.alternative.constants());
-        Some(ForClass { slots, applications, programs, constants })
+        Some(ClassAlternative { slots, applications, programs, constants })
     }
 }
 
 /// The source of a slot.
 #[derive(Debug, Clone, Copy)]
-enum Take {
+enum SlotSource {
     Number,
     String,
     /// One of a list, which may be shorter.
@@ -137,7 +144,7 @@ enum Take {
     Elements(Scalar),
 }
 
-impl Take {
+impl SlotSource {
     /// From a context of an application that is of this kind.
     fn of_application(kind: Kind) -> Option<Self> {
         match kind {
@@ -178,17 +185,17 @@ impl Take {
 }
 
 /// The filter of one class.
-pub(super) struct OfClass {
+pub(super) struct ObjectClassFilter {
     pub(super) plan: Plan,
     /// The first that a record has all for decides about it.
-    alternatives: Vec<ForClass>,
+    alternatives: Vec<ClassAlternative>,
     pub(super) cells: usize,
 }
 
 /// An alternative for events of one class.
-struct ForClass {
+struct ClassAlternative {
     /// For each slot which of the plan's needs it is, and how that is put there.
-    slots: Vec<(usize, Take)>,
+    slots: Vec<(usize, SlotSource)>,
     /// The application contexts that must be of a kind in a record.
     applications: Vec<(usize, Kind)>,
     programs: Vec<Verified<'static>>,
@@ -197,24 +204,30 @@ struct ForClass {
 
 thread_local! {
     /// The environment that helpers use, while a program runs on this thread.
-    static MOMENT: ThreadCell<Moment> = const { ThreadCell::new(Moment { time_ns: 0, seed: 0 }) };
+    static CURRENT_RUNTIME: ThreadCell<FilterRuntime> =
+        const { ThreadCell::new(FilterRuntime { time_ns: 0, seed: 0 }) };
 }
 
 extern "C" fn time_ns() -> u64 {
-    MOMENT.get().time_ns
+    CURRENT_RUNTIME.get().time_ns
 }
 
-extern "C" fn random() -> u64 {
-    let mut moment = MOMENT.get();
+extern "C" fn next_random() -> u64 {
+    let mut moment = CURRENT_RUNTIME.get();
     let number = moment.random();
-    MOMENT.set(moment);
+    CURRENT_RUNTIME.set(moment);
     number
 }
 
-impl OfClass {
+impl ObjectClassFilter {
     /// Returns true if the filter takes an event; `cells` is its state.
-    pub(super) fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut Moment) -> bool {
-        let is_one = |one: &&ForClass| {
+    pub(super) fn takes(
+        &self,
+        values: &Gather,
+        cells: &[Cell],
+        moment: &mut FilterRuntime,
+    ) -> bool {
+        let is_one = |one: &&ClassAlternative| {
             one.applications.iter().all(|&(need, kind)| values.kind(need) == Some(kind))
         };
         let alternative = self.alternatives.iter().find(is_one);
@@ -222,37 +235,41 @@ impl OfClass {
     }
 }
 
-impl ForClass {
-    fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut Moment) -> bool {
+impl ClassAlternative {
+    fn takes(&self, values: &Gather, cells: &[Cell], moment: &mut FilterRuntime) -> bool {
         let mut bytes = Vec::new();
-        let environment = Environment::new(self.constants, cells, time_ns, random);
-        let slots = self.slots.iter().map(|slot| slot_of(*slot, values, &mut bytes));
+        let environment = Environment::new(self.constants, cells, time_ns, next_random);
+        let slots = self.slots.iter().map(|slot| slot_value(*slot, values, &mut bytes));
         let Some(slots) = slots.collect::<Option<Vec<u64>>>() else { return false };
         let mut frame = Frame::new(&environment, &bytes);
         if !slots.into_iter().all(|slot| frame.push(slot)) {
             return false;
         }
-        MOMENT.set(*moment);
+        CURRENT_RUNTIME.set(*moment);
         let outcome = interpret::run(&self.programs, &frame);
-        *moment = MOMENT.get();
+        *moment = CURRENT_RUNTIME.get();
         outcome.is_ok_and(|outcome| outcome.answer != 0)
     }
 }
 
 /// A slot's value; what a word speaks of goes behind `bytes`. `None` if the event lacks it.
-fn slot_of((need, take): (usize, Take), values: &Gather, bytes: &mut Vec<u8>) -> Option<u64> {
+fn slot_value(
+    (need, take): (usize, SlotSource),
+    values: &Gather,
+    bytes: &mut Vec<u8>,
+) -> Option<u64> {
     let offset = u32::try_from(bytes.len()).ok()?;
     let length = match take {
-        Take::Number => return values.number(need),
-        Take::String | Take::TextElement => {
+        SlotSource::Number => return values.number(need),
+        SlotSource::String | SlotSource::TextElement => {
             let string = match (values.string(need), take) {
-                (None, Take::TextElement) => return Some(Word::ABSENT),
+                (None, SlotSource::TextElement) => return Some(Word::ABSENT),
                 (string, _) => string?,
             };
             bytes.extend_from_slice(string);
             string.len()
         }
-        Take::Elements(scalar) => {
+        SlotSource::Elements(scalar) => {
             let size = scalar.size_bytes();
             for index in 0..values.length(need)? {
                 let value = values.element(need, index)?;

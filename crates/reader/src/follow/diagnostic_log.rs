@@ -5,10 +5,10 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Number of messages that are remembered; older ones may be reported again.
-const REMEMBERED: usize = 4096;
+const REMEMBERED_MAX: usize = 4096;
 
 /// Time that an error must last before it is reported: the data may be half written.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
+pub(crate) const CONFIRMATION_TIME: Duration = Duration::from_secs(2);
 
 /// The diagnostics so far.
 #[derive(Default)]
@@ -36,8 +36,8 @@ impl DiagnosticLog {
     }
 
     /// Writes lines that may describe a passing state, found at the instant `now`: each is reported
-    /// once it has been found for [`PATIENCE`].
-    pub(crate) fn doubt(
+    /// once it has been found for [`CONFIRMATION_TIME`].
+    pub(crate) fn report_if_lasting(
         &mut self,
         lines: &[u8],
         now: Duration,
@@ -46,7 +46,7 @@ impl DiagnosticLog {
         let before = std::mem::take(&mut self.doubted);
         for line in lines.split_inclusive(|&byte| byte == b'\n') {
             let since = before.get(line).copied().unwrap_or(now);
-            if now.saturating_sub(since) >= PATIENCE {
+            if now.saturating_sub(since) >= CONFIRMATION_TIME {
                 self.report(line, messages)?;
             }
             self.doubted.insert(line.to_vec(), since);
@@ -59,7 +59,7 @@ impl DiagnosticLog {
         if self.known.contains(&line) {
             return false;
         }
-        if self.order.len() == REMEMBERED
+        if self.order.len() == REMEMBERED_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.known.remove(&oldest);
@@ -74,7 +74,7 @@ impl DiagnosticLog {
     }
 
     /// Returns true if damage was reported.
-    pub(crate) const fn damage(&self) -> bool {
+    pub(crate) const fn has_damage(&self) -> bool {
         self.damage
     }
 }
@@ -91,26 +91,26 @@ mod tests {
         log.report(b"WARNING: lost\ntrackway: bad\n", &mut out).expect("memory");
         assert_eq!(out, b"WARNING: lost\ntrackway: bad\nWARNING: lost\n");
         out.clear();
-        log.doubt(b"trackway: torn\n", at(0), &mut out).expect("memory");
+        log.report_if_lasting(b"trackway: torn\n", at(0), &mut out).expect("memory");
         assert!(log.is_doubtful());
         // Gone, then back: it was passing.
-        log.doubt(b"", at(1000), &mut out).expect("memory");
+        log.report_if_lasting(b"", at(1000), &mut out).expect("memory");
         assert!(!log.is_doubtful());
-        log.doubt(b"trackway: torn\n", at(1100), &mut out).expect("memory");
-        log.doubt(b"trackway: torn\n", at(3000), &mut out).expect("memory");
+        log.report_if_lasting(b"trackway: torn\n", at(1100), &mut out).expect("memory");
+        log.report_if_lasting(b"trackway: torn\n", at(3000), &mut out).expect("memory");
         assert_eq!(out, b"");
-        log.doubt(b"trackway: torn\n", at(3100), &mut out).expect("memory");
-        log.doubt(b"trackway: torn\n", at(3200), &mut out).expect("memory");
+        log.report_if_lasting(b"trackway: torn\n", at(3100), &mut out).expect("memory");
+        log.report_if_lasting(b"trackway: torn\n", at(3200), &mut out).expect("memory");
         assert_eq!(out, b"trackway: torn\n");
-        assert!(log.damage() && !log.is_doubtful());
+        assert!(log.has_damage() && !log.is_doubtful());
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let (mut log, mut out) = (DiagnosticLog::default(), Vec::new());
-        for number in 0..REMEMBERED + 10 {
+        for number in 0..REMEMBERED_MAX + 10 {
             log.report(format!("trackway: {number}\n").as_bytes(), &mut out).expect("memory");
         }
-        assert_eq!((log.known.len(), log.order.len()), (REMEMBERED, REMEMBERED));
+        assert_eq!((log.known.len(), log.order.len()), (REMEMBERED_MAX, REMEMBERED_MAX));
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::folder::OpenError;
-use crate::messages::report;
+use crate::messages::write_message;
 
 /// The folders that are followed.
 pub(super) struct FollowedFolders(Vec<FollowedFolder>);
@@ -53,7 +53,7 @@ impl FollowedFolders {
             let found = folder.find().ok_or_else(|| OpenError::Removed(folder.named.clone()))?;
             if found != folder.at {
                 let (named, found) = (folder.named.display(), found.display());
-                report(messages, &format!("{named} was moved, and is followed in {found}"))
+                write_message(messages, &format!("{named} was moved, and is followed in {found}"))
                     .map_err(|error| OpenError::Message(error.into()))?;
             }
             folder.at = found;
@@ -66,7 +66,8 @@ impl FollowedFolder {
     /// Returns its present path; `None`: it was removed.
     fn find(&self) -> Option<PathBuf> {
         let ours = self.folder.metadata().ok()?;
-        let is_there = |path: &Path| fs::metadata(path).is_ok_and(|there| is_same(&there, &ours));
+        let is_there =
+            |path: &Path| fs::metadata(path).is_ok_and(|there| is_same_file(&there, &ours));
         if is_there(&self.named) {
             return Some(self.named.clone());
         }
@@ -75,7 +76,7 @@ impl FollowedFolder {
     }
 }
 
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
+fn is_same_file(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 

@@ -15,15 +15,15 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use trackway_ctf::read::{
-    Bytes, Carry, Damage, DecodeError, Packet, Skip, SourceStream, StreamDecoder, StreamError,
-    Trace, packets_stand_alone,
+    ByteSource, Damage, DecodeError, Packet, ResumeState, Skip, SourceStream, StreamDecoder,
+    StreamError, Trace, packets_stand_alone,
 };
 
-use super::diagnostic_log::PATIENCE;
+use super::diagnostic_log::CONFIRMATION_TIME;
 use super::open::OpenPacket;
 use crate::folder::TraceFile;
 use crate::input::HEADER_WINDOW_BYTES;
-use crate::input::{Input, Part};
+use crate::input::{FilePart, Input};
 
 /// Delay after its time within which an event may come into its file and still be written in order,
 /// in ns. `trackway record` writes twice a second.
@@ -33,13 +33,13 @@ pub(crate) const LAG_NS: i64 = 1_000_000_000;
 #[derive(Default)]
 pub(crate) struct Growth {
     /// By device and inode: files may be moved, as when a trace is rotated.
-    files: HashMap<(u64, u64), Progress>,
+    files: HashMap<(u64, u64), FileProgress>,
     /// The newest time that is known, and when it was seen first.
     newest: Option<(i64, Duration)>,
     /// Up to when all events are in the files, if that is known.
     flushed: Option<i64>,
     /// The state that written parts of streams leave, of files that have gone.
-    departed: HashMap<StreamKey, Carry>,
+    departed: HashMap<StreamKey, ResumeState>,
 }
 
 /// A trace's identity, and a stream's class and instance in it.
@@ -51,7 +51,7 @@ const DEPARTED_MAX: usize = 1 << 16;
 /// The state of one file. However many packets have come, it does not grow: those that wait to be
 /// written are skipped once more when they are.
 #[derive(Default)]
-struct Progress {
+struct FileProgress {
     /// The first packet that is not written to its end.
     from: ResumePoint,
     /// Number of its events that are written.
@@ -73,7 +73,7 @@ struct ResumePoint {
     /// Its first byte, and its number.
     at: (u64, u64),
     /// The state that all packets before leave.
-    before: Carry,
+    before: ResumeState,
 }
 
 /// Begin and end of a complete packet.
@@ -86,7 +86,7 @@ struct PacketTimes {
 
 impl Growth {
     /// Up to when all events are in the files, of whatever is looked at next, if that is known.
-    pub(crate) const fn flushed(&mut self, until: Option<i64>) {
+    pub(crate) const fn set_flushed(&mut self, until: Option<i64>) {
         self.flushed = until;
     }
 
@@ -105,14 +105,14 @@ impl Growth {
         self.files.retain(|id, progress| {
             let is_there = there.contains(id);
             if !is_there {
-                progress.depart(departed);
+                progress.store_departed(departed);
             }
             is_there
         });
         for Input { trace, files, .. } in &*inputs {
             for file in files {
                 let progress = self.files.entry(file.bytes.id()).or_default();
-                progress.begin_anew_if_replaced(trace, &file.bytes, departed);
+                progress.reset_if_replaced(trace, &file.bytes, departed);
                 if let Some(end) = progress.find_packets(trace, &file.bytes, now)
                     && self.newest.is_none_or(|(newest, _)| newest < end)
                 {
@@ -135,7 +135,7 @@ impl Growth {
                     file.part = part;
                     file.bytes.limit(end);
                 }
-                file.part.carry = progress.behind_departed(file.part.carry, &self.departed);
+                file.part.carry = progress.state_after_departed(file.part.carry, &self.departed);
             }
         }
         any
@@ -143,7 +143,7 @@ impl Growth {
 
     /// Returns true if there is data that is not to be written yet.
     pub(crate) fn is_waiting(&self) -> bool {
-        let waits = |file: &Progress| {
+        let waits = |file: &FileProgress| {
             file.has_pending()
                 || file.unreadable.is_some()
                 || file.open.as_ref().is_some_and(OpenPacket::is_waiting)
@@ -153,7 +153,7 @@ impl Growth {
 
     /// Returns true if there is unreadable data that may be half written.
     pub(crate) fn is_doubtful(&self) -> bool {
-        let doubts = |file: &Progress| {
+        let doubts = |file: &FileProgress| {
             file.unreadable.is_some() || file.open.as_ref().is_some_and(OpenPacket::is_doubtful)
         };
         self.files.values().any(doubts)
@@ -182,14 +182,14 @@ impl Growth {
     }
 }
 
-impl Progress {
+impl FileProgress {
     /// Forgets what is known of a file that was written over, as tracers do that keep a number of
     /// files of some size.
-    fn begin_anew_if_replaced(
+    fn reset_if_replaced(
         &mut self,
         trace: &Trace,
         file: &TraceFile,
-        departed: &mut HashMap<StreamKey, Carry>,
+        departed: &mut HashMap<StreamKey, ResumeState>,
     ) {
         let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
         let first = if source.is_at_end() { None } else { source.peek(trace) };
@@ -197,7 +197,7 @@ impl Progress {
         let is_other = self.first.is_some() && first.map(begin) != self.first.map(begin);
         let is_cut = self.open.as_ref().is_some_and(|open| file.length() < open.length);
         if is_other || is_cut || file.length() < self.next.at.0 {
-            self.depart(departed);
+            self.store_departed(departed);
             *self = Self::default();
         }
         self.first = first.or(self.first);
@@ -207,7 +207,7 @@ impl Progress {
     }
 
     /// Leaves what was written of it to the files of its stream that come.
-    fn depart(&self, departed: &mut HashMap<StreamKey, Carry>) {
+    fn store_departed(&self, departed: &mut HashMap<StreamKey, ResumeState>) {
         let Some(stream) = self.stream.as_ref().filter(|(.., instance)| instance.is_some()) else {
             return;
         };
@@ -222,10 +222,14 @@ impl Progress {
 
     /// Returns the state that precedes the file's packets: its own, or that of a deleted file of
     /// its stream, if that is later. Where numbers begin again the stream does.
-    fn behind_departed(&self, own: Carry, departed: &HashMap<StreamKey, Carry>) -> Carry {
+    fn state_after_departed(
+        &self,
+        own: ResumeState,
+        departed: &HashMap<StreamKey, ResumeState>,
+    ) -> ResumeState {
         let gone = self.stream.as_ref().and_then(|stream| departed.get(stream));
         let sequence = self.first.and_then(|packet| packet.sequence);
-        let is_before = |gone: &&Carry| sequence.is_some() && gone.sequence() < sequence;
+        let is_before = |gone: &&ResumeState| sequence.is_some() && gone.sequence() < sequence;
         match gone.filter(is_before) {
             Some(gone) if gone.clock() > own.clock() => *gone,
             _ => own,
@@ -235,27 +239,27 @@ impl Progress {
     /// Finds the packets that have come; returns the end of the newest.
     fn find_packets(&mut self, trace: &Trace, file: &TraceFile, now: Duration) -> Option<i64> {
         let mut newest = None;
-        let (mut source, mut decoder) = self.next.headers(trace, file);
+        let (mut source, mut decoder) = self.next.open_headers(trace, file);
         while !source.is_at_end() {
             let at = source.next();
             match read_packet(&mut source, &mut decoder, file.length()) {
                 Ok(packet) => {
                     newest = packet.end.max(newest);
-                    self.next = ResumePoint { at: source.next(), before: decoder.carry() };
+                    self.next = ResumePoint { at: source.next(), before: decoder.resume_state() };
                     self.unreadable = None;
                 }
-                Err(NotYet::Incomplete) => break,
-                Err(NotYet::Sizeless) => {
+                Err(NotReady::Incomplete) => break,
+                Err(NotReady::Sizeless) => {
                     let before = self.next.before;
                     let open = self.open.get_or_insert_with(|| OpenPacket::new(before));
                     open.update(trace, file, at, now);
                     newest = open.end.max(newest);
                     break;
                 }
-                Err(NotYet::Nonsense) => {
+                Err(NotReady::Nonsense) => {
                     let since = self.unreadable.filter(|&(place, _)| place == at.0);
                     let (_, since) = *self.unreadable.insert(since.unwrap_or((at.0, now)));
-                    if now.saturating_sub(since) >= PATIENCE {
+                    if now.saturating_sub(since) >= CONFIRMATION_TIME {
                         // Nothing can be found after it; it is written so that its damage is
                         // reported.
                         self.next.at = (file.length(), at.1 + 1);
@@ -273,25 +277,25 @@ impl Progress {
     }
 
     /// All that is left.
-    fn part(&self) -> Part {
+    fn part(&self) -> FilePart {
         let skip = match &self.open {
             Some(open) if !self.has_pending() => open.written,
             _ => self.written,
         };
-        Part { from: self.from.at, carry: self.from.before, skip, last: None }
+        FilePart { from: self.from.at, carry: self.from.before, skip, last: None }
     }
 
     /// Returns the part to be written up to the horizon, and its end, if there is any; it counts as
     /// written.
-    fn take(&mut self, trace: &Trace, file: &TraceFile, horizon: i64) -> Option<(Part, u64)> {
+    fn take(&mut self, trace: &Trace, file: &TraceFile, horizon: i64) -> Option<(FilePart, u64)> {
         let mut part = self.part();
         let mut end = None;
-        let (mut source, mut decoder) = self.from.headers(trace, file);
+        let (mut source, mut decoder) = self.from.open_headers(trace, file);
         while self.has_pending() {
             // What cannot be read goes on to where it is given up.
             let found = read_packet(&mut source, &mut decoder, file.length());
             let after = match &found {
-                Ok(_) => ResumePoint { at: source.next(), before: decoder.carry() },
+                Ok(_) => ResumePoint { at: source.next(), before: decoder.resume_state() },
                 Err(_) => self.next,
             };
             let packet = found.unwrap_or_default();
@@ -299,7 +303,7 @@ impl Progress {
                 break;
             }
             if packet.end.is_some_and(|end| end > horizon) {
-                let events = events_until(trace, file, &self.from, horizon);
+                let events = count_events_until(trace, file, &self.from, horizon);
                 if events > self.written {
                     self.written = events;
                     part.last = Some((self.from.at.0, events));
@@ -324,19 +328,19 @@ impl Progress {
 
 impl ResumePoint {
     /// Returns a decoder of the headers of packets from here on.
-    fn headers<'a>(
+    fn open_headers<'a>(
         &self,
         trace: &'a Trace,
         file: &'a TraceFile,
     ) -> (SourceStream<&'a TraceFile>, StreamDecoder<'a>) {
         let mut source = SourceStream::new(file).with_window(HEADER_WINDOW_BYTES, Vec::new());
         source.go_to(self.at.0, self.at.1);
-        (source, StreamDecoder::resumed(trace, self.before))
+        (source, StreamDecoder::resume(trace, self.before))
     }
 }
 
 /// Why a packet is not taken.
-enum NotYet {
+enum NotReady {
     /// It is not there to its end.
     Incomplete,
     /// Its end is where the file ends, which is not known yet.
@@ -350,15 +354,18 @@ fn read_packet(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
     length: u64,
-) -> Result<PacketTimes, NotYet> {
+) -> Result<PacketTimes, NotReady> {
     let at = source.next();
-    let packet = source.begin(decoder, &mut Skip, |_| {}).map_err(|error| match error.damage {
-        Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_) => NotYet::Incomplete,
-        _ => NotYet::Nonsense,
-    })?;
-    let bits = packet.packet_bits.ok_or(NotYet::Sizeless)?;
+    let packet =
+        source.begin_packet(decoder, &mut Skip, |_| {}).map_err(|error| match error.damage {
+            Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_) => {
+                NotReady::Incomplete
+            }
+            _ => NotReady::Nonsense,
+        })?;
+    let bits = packet.packet_bits.ok_or(NotReady::Sizeless)?;
     if at.0.saturating_add(bits / 8) > length {
-        return Err(NotYet::Incomplete);
+        return Err(NotReady::Incomplete);
     }
     let class = decoder.class();
     if !class.is_none_or(packets_stand_alone) {
@@ -375,18 +382,18 @@ pub(super) fn skip_event(
     source: &mut SourceStream<&TraceFile>,
     decoder: &mut StreamDecoder<'_>,
 ) -> Result<Option<Option<i64>>, StreamError> {
-    source.event(decoder, |event| {
+    source.read_event(decoder, |event| {
         let time = event.header.time;
         event.skip().map(|()| time)
     })
 }
 
 /// Returns the number of a packet's events up to the horizon; all, if it is damaged.
-fn events_until(trace: &Trace, file: &TraceFile, packet: &ResumePoint, horizon: i64) -> u64 {
+fn count_events_until(trace: &Trace, file: &TraceFile, packet: &ResumePoint, horizon: i64) -> u64 {
     let mut source = SourceStream::new(file);
     source.go_to(packet.at.0, packet.at.1);
-    let mut decoder = StreamDecoder::resumed(trace, packet.before);
-    if source.begin(&mut decoder, &mut Skip, |_| {}).is_err() {
+    let mut decoder = StreamDecoder::resume(trace, packet.before);
+    if source.begin_packet(&mut decoder, &mut Skip, |_| {}).is_err() {
         return u64::MAX;
     }
     let mut events = 0;

@@ -10,27 +10,27 @@ use std::time::Duration;
 
 use trackway_ctf::read::{Clock, StreamClass, Trace};
 
-use super::diagnostic_log::PATIENCE;
-use crate::folder::Found;
-use crate::recording::{Flushed, flushed, is_complete};
+use super::diagnostic_log::CONFIRMATION_TIME;
+use crate::folder::FoundTraces;
+use crate::recording::{RecorderProgress, is_complete, read_progress};
 
 /// The state of the recorders of the followed traces.
 #[derive(Default)]
-pub(super) struct Live(Vec<Recorded>);
+pub(super) struct LiveRecorders(Vec<TraceProgress>);
 
 /// A trace, and the progress of its recorder.
-struct Recorded {
+struct TraceProgress {
     folder: PathBuf,
     /// The clock of its progress.
     clock: Option<Clock>,
     /// Its last progress, and since when.
-    progress: Option<(Flushed, Duration)>,
+    progress: Option<(RecorderProgress, Duration)>,
     /// True if its progress was seen to change.
     has_changed: bool,
     is_complete: bool,
 }
 
-impl Live {
+impl LiveRecorders {
     /// Reads the progress of the recorders of the known traces at the instant `now`.
     pub(super) fn read_progress(&mut self, now: Duration) {
         self.0.iter_mut().for_each(|trace| trace.read_progress(now));
@@ -38,14 +38,14 @@ impl Live {
 
     /// Keeps the traces that were found, and no others. New traces have no progress yet: it would
     /// not be older than the contents of their files.
-    pub(super) fn know(&mut self, found: &Found) {
+    pub(super) fn update_traces(&mut self, found: &FoundTraces) {
         let mut known = std::mem::take(&mut self.0);
         self.0.extend(found.folders.iter().zip(&found.inputs).map(|(folder, input)| {
             let same = known.iter().position(|trace| trace.folder == *folder);
-            let clock = clock(&input.trace);
+            let clock = find_single_clock(&input.trace);
             match same.map(|index| known.swap_remove(index)) {
-                Some(same) => Recorded { clock, ..same },
-                None => Recorded {
+                Some(same) => TraceProgress { clock, ..same },
+                None => TraceProgress {
                     folder: folder.clone(),
                     clock,
                     progress: None,
@@ -66,15 +66,15 @@ impl Live {
 
     /// Returns true if a recorder publishes progress at the instant `now`, as far as that is
     /// known.
-    pub(super) fn is_heard(&self, now: Duration) -> bool {
-        self.0.iter().any(|trace| trace.is_heard(now))
+    pub(super) fn is_publishing(&self, now: Duration) -> bool {
+        self.0.iter().any(|trace| trace.is_publishing(now))
     }
 }
 
-impl Recorded {
+impl TraceProgress {
     fn read_progress(&mut self, now: Duration) {
         self.is_complete = is_complete(&self.folder);
-        let Some(current) = flushed(&self.folder) else { return };
+        let Some(current) = read_progress(&self.folder) else { return };
         let before = self.progress.map(|(progress, _)| progress);
         if before != Some(current) {
             self.has_changed |= before.is_some();
@@ -83,8 +83,8 @@ impl Recorded {
     }
 
     /// Returns true if its recorder has changed its progress lately.
-    fn is_heard(&self, now: Duration) -> bool {
-        let is_recent = |(_, since): (_, Duration)| now.saturating_sub(since) < PATIENCE;
+    fn is_publishing(&self, now: Duration) -> bool {
+        let is_recent = |(_, since): (_, Duration)| now.saturating_sub(since) < CONFIRMATION_TIME;
         !self.is_complete && self.progress.is_some_and(is_recent)
     }
 
@@ -93,13 +93,14 @@ impl Recorded {
         if self.is_complete {
             return Some(i64::MAX);
         }
-        let (progress, _) = self.progress.filter(|_| self.has_changed && self.is_heard(now))?;
+        let (progress, _) =
+            self.progress.filter(|_| self.has_changed && self.is_publishing(now))?;
         self.clock?.ns_from_origin(progress.clock).ok()
     }
 }
 
 /// The clock of a trace that has only one.
-fn clock(trace: &Trace) -> Option<Clock> {
+fn find_single_clock(trace: &Trace) -> Option<Clock> {
     let mut clocks = trace.streams().iter().filter_map(StreamClass::clock);
     let clock = *clocks.next()?;
     clocks.all(|other| *other == clock).then_some(clock)

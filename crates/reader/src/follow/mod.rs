@@ -25,23 +25,23 @@ use trackway_ctf::read::Trace;
 use trackway_render::EventOutput;
 
 use crate::filter::Filters;
-use crate::folder::{self, Found, Known, OpenError};
-use crate::recording::{is_live, is_live_below, unfinished};
-use crate::{PrintState, Range, Selection, Settings, first_time, print_on};
-use diagnostic_log::{DiagnosticLog, PATIENCE};
+use crate::folder::{self, FoundTraces, MetadataCache, OpenError};
+use crate::recording::{find_unfinished_recordings, is_live, is_live_below};
+use crate::{PrintState, Range, Selection, Settings, first_packet_time, print_events_after};
+use diagnostic_log::{CONFIRMATION_TIME, DiagnosticLog};
 use followed_folders::FollowedFolders;
 use growth::{Growth, LAG_NS};
-use live::Live;
+use live::LiveRecorders;
 
 /// Time between two looks at traces.
-const PERIOD: Duration = Duration::from_millis(100);
+const POLL_PERIOD: Duration = Duration::from_millis(100);
 /// The same where recorders publish their progress: as often as they do.
-const LIVE_PERIOD: Duration = Duration::from_millis(20);
+const LIVE_POLL_PERIOD: Duration = Duration::from_millis(20);
 /// An entry of the environment of traces that `trackway record` wrote.
-const TRACKWAY: &str = "trackway_version";
+const VERSION_ENTRY: &str = "trackway_version";
 
 /// The followed traces, and the settings.
-pub struct Following<'a> {
+pub struct FollowSettings<'a> {
     /// Folders of traces, or where there will be some.
     pub paths: &'a [PathBuf],
     /// Changes each trace that was read before it is used, mostly its clocks.
@@ -70,27 +70,27 @@ pub enum FollowedRange<'a, E> {
 
 /// The result of following traces.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Followed {
+pub struct FollowSummary {
     /// True if nothing was damaged.
     pub is_whole: bool,
-    /// The folders whose recorder was killed, as [`crate::unfinished`] gives them.
+    /// The folders whose recorder was killed, as [`crate::find_unfinished_recordings`] gives them.
     pub unfinished: Vec<PathBuf>,
 }
 
-/// Writes the events of traces as [`crate::print`] does, and those that come, until the traces have
-/// ended, if that can be known, or the range has, or the program is.
+/// Writes the events of traces as [`crate::print_events`] does, and those that come, until the
+/// traces have ended, if that can be known, or the range has, or the program is.
 ///
 /// # Errors
 ///
 /// If a folder cannot be read, or is removed, or `output` or `messages` cannot be written; or what
 /// the range's function says. A folder that has no trace yet is waited for; one that is moved is
 /// followed where it is.
-pub fn follow<E: From<OpenError>>(
-    following: &Following<'_>,
+pub fn follow_traces<E: From<OpenError>>(
+    following: &FollowSettings<'_>,
     range: FollowedRange<'_, E>,
     output: &mut impl EventOutput,
     messages: &mut dyn Write,
-) -> Result<Followed, E> {
+) -> Result<FollowSummary, E> {
     let mut follower = Follower {
         following,
         range: None,
@@ -99,8 +99,8 @@ pub fn follow<E: From<OpenError>>(
         sizes: None,
         changed: Duration::ZERO,
         asked_for_end: Duration::ZERO,
-        known: Known::default(),
-        live: Live::default(),
+        known: MetadataCache::default(),
+        live: LiveRecorders::default(),
         growth: Growth::default(),
         diagnostics: DiagnosticLog::default(),
         before: PrintState::default(),
@@ -122,14 +122,14 @@ pub fn follow<E: From<OpenError>>(
         let paths = follower.followed_folders.current_paths(messages)?;
         let is_changed = follower.sizes_changed(&paths);
         // In this order: what was written before the end is seen by the look after it.
-        let unfinished = if is_changed { None } else { follower.end(&paths) };
+        let unfinished = if is_changed { None } else { follower.find_end(&paths) };
         let has_ended = unfinished.is_some();
         if is_changed || has_ended || follower.is_waiting() {
             let mut found = follower.open_traces(&paths, has_ended, messages)?;
             let resolve = resolve.filter(|_| follower.range.is_none());
-            let first = resolve.and_then(|_| first_time(&found.inputs));
+            let first = resolve.and_then(|_| first_packet_time(&found.inputs));
             let now = follower.begin.elapsed();
-            follower.growth.flushed(follower.live.horizon(now));
+            follower.growth.set_flushed(follower.live.horizon(now));
             let is_news = follower.growth.update(&mut found.inputs, now, has_ended);
             if let Some(resolve) = resolve.filter(|_| is_news || first.is_some()) {
                 follower.range = Some(resolve(first)?);
@@ -139,18 +139,22 @@ pub fn follow<E: From<OpenError>>(
             }
         }
         let now = follower.begin.elapsed();
-        follower.growth.flushed(follower.live.horizon(now));
+        follower.growth.set_flushed(follower.live.horizon(now));
         if let Some(unfinished) = unfinished.or_else(|| follower.end_of_range(&paths)) {
             output.end().map_err(|error| OpenError::Message(error.into()))?;
-            return Ok(Followed { is_whole: !follower.diagnostics.damage(), unfinished });
+            return Ok(FollowSummary { is_whole: !follower.diagnostics.has_damage(), unfinished });
         }
-        std::thread::sleep(if follower.live.is_heard(now) { LIVE_PERIOD } else { PERIOD });
+        std::thread::sleep(if follower.live.is_publishing(now) {
+            LIVE_POLL_PERIOD
+        } else {
+            POLL_PERIOD
+        });
     }
 }
 
 /// The state of a reader that follows.
 struct Follower<'a> {
-    following: &'a Following<'a>,
+    following: &'a FollowSettings<'a>,
     /// The wanted range of time, once that is known.
     range: Option<Range>,
     followed_folders: FollowedFolders,
@@ -161,8 +165,8 @@ struct Follower<'a> {
     changed: Duration,
     /// Time of the last check that the traces have ended.
     asked_for_end: Duration,
-    known: Known,
-    live: Live,
+    known: MetadataCache,
+    live: LiveRecorders,
     growth: Growth,
     diagnostics: DiagnosticLog,
     /// The state of what was written, for what comes.
@@ -176,7 +180,7 @@ struct Follower<'a> {
 impl Follower<'_> {
     /// Returns true if files have come, grown or gone since the last call.
     fn sizes_changed(&mut self, paths: &[PathBuf]) -> bool {
-        let sizes = Some(folder::sizes(paths));
+        let sizes = Some(folder::file_sizes(paths));
         let is_changed = sizes != self.sizes;
         if is_changed {
             (self.sizes, self.changed) = (sizes, self.begin.elapsed());
@@ -191,9 +195,9 @@ impl Follower<'_> {
 
     /// If the traces are known to have ended, where the latest look saw all there is: those of them
     /// that were not finished.
-    fn end(&mut self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
+    fn find_end(&mut self, paths: &[PathBuf]) -> Option<Vec<PathBuf>> {
         let now = self.begin.elapsed();
-        if now.saturating_sub(self.asked_for_end) < PERIOD {
+        if now.saturating_sub(self.asked_for_end) < POLL_PERIOD {
             return None;
         }
         self.asked_for_end = now;
@@ -203,11 +207,11 @@ impl Follower<'_> {
         if !may_have_ended {
             return None;
         }
-        let found = folder::open_again(paths, &mut self.known, &mut io::sink()).ok()?;
+        let found = folder::reopen_traces(paths, &mut self.known, &mut io::sink()).ok()?;
         let has_ended = found.is_whole
-            && is_ours(&found)
+            && is_recorded_by_trackway(&found)
             && !found.folders.iter().any(|folder| is_live(folder));
-        if has_ended { self.once_quiet(unfinished(&found.folders)) } else { None }
+        if has_ended { self.once_quiet(find_unfinished_recordings(&found.folders)) } else { None }
     }
 
     /// If nothing more is to come of the times that are wanted: the traces that were not finished,
@@ -216,14 +220,16 @@ impl Follower<'_> {
         if !self.is_range_over() {
             return None;
         }
-        let found = folder::open(paths, &mut io::sink());
-        self.once_quiet(unfinished(&found.map(|found| found.folders).unwrap_or_default()))
+        let found = folder::open_traces(paths, &mut io::sink());
+        self.once_quiet(find_unfinished_recordings(
+            &found.map(|found| found.folders).unwrap_or_default(),
+        ))
     }
 
     /// The traces that were not finished, if there are none or nothing has happened for a while.
     fn once_quiet(&self, unfinished: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
         // A command may be about to recover it, or writes from where locks are not shared.
-        let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= PATIENCE;
+        let is_quiet = self.begin.elapsed().saturating_sub(self.changed) >= CONFIRMATION_TIME;
         (unfinished.is_empty() || is_quiet).then_some(unfinished)
     }
 
@@ -245,47 +251,48 @@ impl Follower<'_> {
         paths: &[PathBuf],
         ended: bool,
         messages: &mut dyn Write,
-    ) -> Result<Found, OpenError> {
+    ) -> Result<FoundTraces, OpenError> {
         let mut lines = Vec::new();
-        let mut found = match folder::open_again(paths, &mut self.known, &mut lines) {
+        let mut found = match folder::reopen_traces(paths, &mut self.known, &mut lines) {
             Err(OpenError::NoTrace(_)) => {
-                Found { inputs: Vec::new(), folders: Vec::new(), is_whole: true }
+                FoundTraces { inputs: Vec::new(), folders: Vec::new(), is_whole: true }
             }
             found => found?,
         };
         let reported = match ended {
             true => self.diagnostics.report(&lines, messages),
             // What is wrong now may be half written.
-            false => self.diagnostics.doubt(&lines, self.begin.elapsed(), messages),
+            false => self.diagnostics.report_if_lasting(&lines, self.begin.elapsed(), messages),
         };
         reported.map_err(|error| OpenError::Message(error.into()))?;
         found.inputs.iter_mut().for_each(|input| (self.following.prepare)(&mut input.trace));
-        (self.is_ours, self.is_whole) = (is_ours(&found), found.is_whole);
-        self.live.know(&found);
+        (self.is_ours, self.is_whole) = (is_recorded_by_trackway(&found), found.is_whole);
+        self.live.update_traces(&found);
         Ok(found)
     }
 
     /// Writes the events that were found.
     fn write(
         &mut self,
-        found: Found,
+        found: FoundTraces,
         output: &mut impl EventOutput,
         messages: &mut dyn Write,
     ) -> Result<(), OpenError> {
         let range = self.range.unwrap_or_default();
-        let Following { events, filters, .. } = *self.following;
+        let FollowSettings { events, filters, .. } = *self.following;
         let selection = Selection { range, events, filters };
         let mut lines = Vec::new();
         let before = std::mem::take(&mut self.before);
         let settings = &self.following.settings;
-        let printed = print_on(found.inputs, &selection, output, settings, before, &mut lines);
+        let printed =
+            print_events_after(found.inputs, &selection, output, settings, before, &mut lines);
         (_, self.before) = printed.map_err(|error| OpenError::Message(error.into()))?;
         self.diagnostics.report(&lines, messages).map_err(|error| OpenError::Message(error.into()))
     }
 }
 
 /// Returns true if `trackway record` wrote all traces that were found, and there are some.
-fn is_ours(found: &Found) -> bool {
+fn is_recorded_by_trackway(found: &FoundTraces) -> bool {
     !found.inputs.is_empty()
-        && found.inputs.iter().all(|input| input.trace.environment(TRACKWAY).is_some())
+        && found.inputs.iter().all(|input| input.trace.environment(VERSION_ENTRY).is_some())
 }

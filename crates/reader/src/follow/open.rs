@@ -6,22 +6,23 @@
 use std::time::Duration;
 
 use trackway_ctf::read::{
-    Bytes, Carry, Damage, DecodeError, Skip, SourceStream, StreamDecoder, StreamError, Trace,
+    ByteSource, Damage, DecodeError, ResumeState, Skip, SourceStream, StreamDecoder, StreamError,
+    Trace,
 };
 
-use super::diagnostic_log::PATIENCE;
+use super::diagnostic_log::CONFIRMATION_TIME;
 use super::growth::skip_event;
 use crate::folder::TraceFile;
 
 /// Least time between two decodings.
-const PERIOD: Duration = Duration::from_millis(500);
+const DECODE_PERIOD: Duration = Duration::from_millis(500);
 /// Most bytes that are decoded in a second: a small part of what a processor can.
 const BYTES_PER_SECOND: u64 = 8 << 20;
 
 /// The state of the packet that is being written.
 pub(super) struct OpenPacket {
     /// The state that the packets before leave.
-    before: Carry,
+    before: ResumeState,
     /// Length of the file.
     pub(super) length: u64,
     /// Its length when it was decoded.
@@ -40,7 +41,7 @@ pub(super) struct OpenPacket {
 
 impl OpenPacket {
     /// One of which nothing is known.
-    pub(super) fn new(before: Carry) -> Self {
+    pub(super) fn new(before: ResumeState) -> Self {
         Self {
             before,
             length: 0,
@@ -66,10 +67,10 @@ impl OpenPacket {
         if self.length != self.decoded && self.events <= self.written && now >= self.due {
             self.decode(trace, file, at, now);
             let bytes_ms = self.length.saturating_sub(at.0).saturating_mul(1000);
-            self.due = now + PERIOD.max(Duration::from_millis(bytes_ms / BYTES_PER_SECOND));
+            self.due = now + DECODE_PERIOD.max(Duration::from_millis(bytes_ms / BYTES_PER_SECOND));
         }
         // As of other packets: what is wrong may be half written.
-        if self.wrong.is_some_and(|since| now.saturating_sub(since) >= PATIENCE) {
+        if self.wrong.is_some_and(|since| now.saturating_sub(since) >= CONFIRMATION_TIME) {
             self.events = u64::MAX;
         }
     }
@@ -81,8 +82,8 @@ impl OpenPacket {
         self.events = 0;
         let mut source = SourceStream::new(file);
         source.go_to(at.0, at.1);
-        let mut decoder = StreamDecoder::resumed(trace, self.before);
-        if source.begin(&mut decoder, &mut Skip, |_| {}).is_err() {
+        let mut decoder = StreamDecoder::resume(trace, self.before);
+        if source.begin_packet(&mut decoder, &mut Skip, |_| {}).is_err() {
             return;
         }
         loop {
@@ -95,7 +96,7 @@ impl OpenPacket {
                 Err(error) => {
                     // As long as it is the same event.
                     let since = wrong.filter(|_| self.events == events).unwrap_or(now);
-                    self.wrong = is_wrong(&error).then_some(since);
+                    self.wrong = is_damage(&error).then_some(since);
                     return;
                 }
             }
@@ -128,7 +129,7 @@ impl OpenPacket {
 }
 
 /// Returns true unless just the rest of an event is missing.
-fn is_wrong(error: &StreamError) -> bool {
+fn is_damage(error: &StreamError) -> bool {
     let is_cut =
         matches!(error.damage, Damage::Packet(DecodeError::Truncated { .. }) | Damage::Missing(_));
     !is_cut

@@ -7,14 +7,14 @@ use std::io::Write;
 use std::os::unix::fs::FileExt as _;
 use std::time::Duration;
 
-use trackway_render::{DateTime, LineOutput, Pretty, PrettyOptions, utc};
+use trackway_render::{DateTime, LineOutput, Pretty, PrettyOptions, utc_date_time};
 use trackway_testkit::{Random, TemporaryFolder};
 
-use super::diagnostic_log::PATIENCE;
+use super::diagnostic_log::CONFIRMATION_TIME;
 use super::growth::{Growth, LAG_NS};
-use super::live::Live;
-use crate::folder::Known;
-use crate::{PrintState, Selection, Settings, folder, print, print_on};
+use super::live::LiveRecorders;
+use crate::folder::MetadataCache;
+use crate::{PrintState, Selection, Settings, folder, print_events, print_events_after};
 
 const METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le;
@@ -41,7 +41,7 @@ const PERIOD_NS: u64 = 100_000_000;
 type Packet = (u64, Vec<u8>);
 
 /// A stream's packets. Its events have times of their own and in common with other streams.
-fn stream(random: &mut Random, instance: u64) -> Vec<Packet> {
+fn random_stream(random: &mut Random, instance: u64) -> Vec<Packet> {
     let mut time = 1_000_000_000_u64;
     let mut discarded = 0;
     (0..random.next_below(12) + 1)
@@ -55,13 +55,13 @@ fn stream(random: &mut Random, instance: u64) -> Vec<Packet> {
                 events.extend(&b"text that is long\0"[random.next_below(17) as usize..]);
             }
             discarded += u64::from(random.once_in(3));
-            (time, packet(instance, (begin, time), discarded, &events, random.next_below(40)))
+            (time, build_packet(instance, (begin, time), discarded, &events, random.next_below(40)))
         })
         .collect()
 }
 
 /// The bytes of a packet of `events`.
-fn packet(
+fn build_packet(
     instance: u64,
     (begin, end): (u64, u64),
     discarded: u64,
@@ -81,19 +81,20 @@ fn packet(
 
 type Format = Pretty<fn(i64) -> Option<DateTime>>;
 
-fn format() -> Format {
-    Pretty::new(PrettyOptions::default(), utc)
+fn pretty_format() -> Format {
+    Pretty::new(PrettyOptions::default(), utc_date_time)
 }
 
 /// All that is printed of the traces in `folder`: events, and messages.
-fn whole(folder: &TemporaryFolder) -> [String; 2] {
+fn print_whole_trace(folder: &TemporaryFolder) -> [String; 2] {
     let (mut out, mut published) = (Vec::new(), Vec::new());
-    let inputs = folder::open(&[folder.path().to_owned()], &mut published).expect("a trace").inputs;
+    let inputs =
+        folder::open_traces(&[folder.path().to_owned()], &mut published).expect("a trace").inputs;
     let settings = Settings::default();
-    print(
+    print_events(
         inputs,
         &Selection::default(),
-        &mut LineOutput::new(format(), &mut out),
+        &mut LineOutput::new(pretty_format(), &mut out),
         &settings,
         &mut published,
     )
@@ -103,8 +104,8 @@ fn whole(folder: &TemporaryFolder) -> [String; 2] {
 
 /// Traces that are followed in simulated time.
 struct Simulation {
-    known: Known,
-    live: Live,
+    known: MetadataCache,
+    live: LiveRecorders,
     growth: Growth,
     diagnostics: super::DiagnosticLog,
     before: PrintState,
@@ -116,13 +117,13 @@ struct Simulation {
 impl Default for Simulation {
     fn default() -> Self {
         Self {
-            known: Known::default(),
-            live: Live::default(),
+            known: MetadataCache::default(),
+            live: LiveRecorders::default(),
             growth: Growth::default(),
             diagnostics: super::DiagnosticLog::default(),
             before: PrintState::default(),
             events: 0,
-            output: LineOutput::new(format(), Vec::new()),
+            output: LineOutput::new(pretty_format(), Vec::new()),
             reported: Vec::new(),
         }
     }
@@ -134,9 +135,10 @@ impl Simulation {
         let now = Duration::from_nanos(now_ns);
         self.live.read_progress(now);
         let paths = [folder.path().to_owned()];
-        let found = folder::open_again(&paths, &mut self.known, &mut Vec::new()).expect("a trace");
-        self.live.know(&found);
-        self.growth.flushed(self.live.horizon(now));
+        let found =
+            folder::reopen_traces(&paths, &mut self.known, &mut Vec::new()).expect("a trace");
+        self.live.update_traces(&found);
+        self.growth.set_flushed(self.live.horizon(now));
         let mut inputs = found.inputs;
         if !self.growth.update(&mut inputs, now, ended) {
             return;
@@ -145,8 +147,14 @@ impl Simulation {
         let mut messages = Vec::new();
         let before = std::mem::take(&mut self.before);
         let selection = Selection::default();
-        let printed =
-            print_on(inputs, &selection, &mut self.output, &settings, before, &mut messages);
+        let printed = print_events_after(
+            inputs,
+            &selection,
+            &mut self.output,
+            &settings,
+            before,
+            &mut messages,
+        );
         let (summary, before) = printed.expect("memory");
         self.events += summary.events;
         self.before = before;
@@ -182,12 +190,13 @@ fn write_piece(folder: &TemporaryFolder, name: &str, piece: &[u8], at: u64) {
 }
 
 /// Streams grow in random pieces, none later than [`LAG_NS`]; each look sees what is there.
-fn grows(seed: u64) {
+fn check_random_growth(seed: u64) {
     let mut random = Random::new(seed);
     let folder = TemporaryFolder::new();
     fs::write(folder.join("metadata"), METADATA).expect("metadata");
-    let streams: Vec<Vec<Packet>> =
-        (0..random.next_below(4) + 1).map(|instance| stream(&mut random, instance)).collect();
+    let streams: Vec<Vec<Packet>> = (0..random.next_below(4) + 1)
+        .map(|instance| random_stream(&mut random, instance))
+        .collect();
     // When each piece comes: packets in two pieces, so that some are seen torn.
     let mut pieces: Vec<(u64, usize, u64, Vec<u8>)> = Vec::new();
     for (number, packets) in streams.iter().enumerate() {
@@ -212,7 +221,7 @@ fn grows(seed: u64) {
     let end = now + 2 * LAG_NS as u64;
     simulation.step_until(&folder, &mut now, end);
     simulation.step(&folder, now, true);
-    let [lines, messages] = whole(&folder);
+    let [lines, messages] = print_whole_trace(&folder);
     assert_eq!(simulation.text(), lines, "seed {seed}");
     let mut expected: Vec<&str> = messages.lines().collect();
     expected.sort_unstable();
@@ -221,7 +230,7 @@ fn grows(seed: u64) {
 
 #[test]
 fn what_is_followed_is_the_whole_trace_in_order() {
-    (0..40).for_each(grows);
+    (0..40).for_each(check_random_growth);
 }
 
 /// A file is reused, as with LTTng's `--tracefile-count`.
@@ -230,7 +239,7 @@ fn a_file_that_is_written_over_is_read_again() {
     let folder = TemporaryFolder::new();
     fs::write(folder.join("metadata"), METADATA).expect("metadata");
     let mut random = Random::new(3);
-    let packets: Vec<Packet> = std::iter::repeat_with(|| stream(&mut random, 0))
+    let packets: Vec<Packet> = std::iter::repeat_with(|| random_stream(&mut random, 0))
         .find(|packets| packets.len() > 2)
         .expect("a stream of several packets");
     let mut simulation = Simulation::default();
@@ -240,7 +249,7 @@ fn a_file_that_is_written_over_is_read_again() {
             packets.iter().flat_map(|(_, bytes)| bytes.clone()).collect::<Vec<u8>>(),
         )
         .expect("a stream");
-        whole(&folder)[0].lines().count() as u64
+        print_whole_trace(&folder)[0].lines().count() as u64
     };
     let first = count(&packets[..2]);
     simulation.step(&folder, 0, false);
@@ -258,13 +267,14 @@ fn the_newest_events_wait_but_not_for_ever() {
     fs::write(folder.join("metadata"), METADATA).expect("metadata");
     let mut random = Random::new(7);
     for (name, instance) in [("a", 0), ("b", 1)] {
-        let packet = stream(&mut random, instance).swap_remove(0).1;
+        let packet = random_stream(&mut random, instance).swap_remove(0).1;
         File::create(folder.join(name)).expect("a file").write_all(&packet).expect("a packet");
     }
     let mut growth = Growth::default();
     let mut look = |now_ms| {
-        let mut inputs =
-            folder::open(&[folder.path().to_owned()], &mut Vec::new()).expect("a trace").inputs;
+        let mut inputs = folder::open_traces(&[folder.path().to_owned()], &mut Vec::new())
+            .expect("a trace")
+            .inputs;
         growth.update(&mut inputs, Duration::from_millis(now_ms), false);
         growth.is_waiting()
     };
@@ -274,7 +284,7 @@ fn the_newest_events_wait_but_not_for_ever() {
 
 /// The packet of a stream that does not say its size, in pieces: when each of them comes at the
 /// latest, which is when its last event was, and its bytes.
-fn open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)> {
+fn random_open_packet(random: &mut Random, instance: u64) -> Vec<(u64, Vec<u8>)> {
     let mut time = 1_000_000_000_u64;
     let mut piece = 0xc1fc_1fc1_u32.to_le_bytes().to_vec();
     piece.extend(0_u32.to_le_bytes());
@@ -312,7 +322,7 @@ fn packets_that_do_not_say_their_size_are_shown_as_they_grow() {
         let mut pieces: Vec<(u64, u64, u64, Vec<u8>)> = Vec::new();
         for number in 0..random.next_below(3) + 1 {
             let mut at = 0;
-            for (time, piece) in open_packet(&mut random, number) {
+            for (time, piece) in random_open_packet(&mut random, number) {
                 pieces.push((time, number, at, piece.clone()));
                 at += piece.len() as u64;
             }
@@ -326,13 +336,16 @@ fn packets_that_do_not_say_their_size_are_shown_as_they_grow() {
         }
         let end = now + 4 * LAG_NS as u64;
         simulation.step_until(&folder, &mut now, end);
-        let [lines, _] = whole(&folder);
+        let [lines, _] = print_whole_trace(&folder);
         let shown = simulation.text();
         assert_eq!(shown.lines().count(), lines.lines().count(), "seed {seed}");
         assert!(!simulation.growth.is_waiting(), "seed {seed}");
         simulation.step(&folder, now, true);
         assert_eq!(simulation.text(), shown, "seed {seed}: nothing is left for the end");
-        assert!(simulation.reported.is_empty() && !simulation.diagnostics.damage(), "seed {seed}");
+        assert!(
+            simulation.reported.is_empty() && !simulation.diagnostics.has_damage(),
+            "seed {seed}"
+        );
     }
 }
 
@@ -381,10 +394,10 @@ fn damage_in_a_packet_that_does_not_say_its_size_is_told_once_it_lasts() {
     let (mut simulation, mut now) = (Simulation::default(), 0);
     simulation.step(&folder, now, false);
     simulation.step_until(&folder, &mut now, 1_900_000_000);
-    assert_eq!((simulation.events, simulation.diagnostics.damage()), (2, false));
+    assert_eq!((simulation.events, simulation.diagnostics.has_damage()), (2, false));
     assert!(simulation.growth.is_doubtful());
     simulation.step_until(&folder, &mut now, 2_300_000_000);
-    assert!(simulation.diagnostics.damage() && !simulation.growth.is_doubtful());
+    assert!(simulation.diagnostics.has_damage() && !simulation.growth.is_doubtful());
     let messages = simulation.messages();
     simulation.step_until(&folder, &mut now, 5_000_000_000);
     simulation.step(&folder, now, true);
@@ -402,7 +415,7 @@ fn a_time_is_past_once_nothing_before_it_is_to_come() {
         simulation.growth.is_past(time.cast_signed(), Duration::from_nanos(now_ns))
     };
     assert!(!simulation.growth.is_begun() && !is_past(&simulation, 0, u64::MAX));
-    let (end, packet) = stream(&mut Random::new(7), 0).swap_remove(0);
+    let (end, packet) = random_stream(&mut Random::new(7), 0).swap_remove(0);
     write_piece(&folder, "stream", &packet, 0);
     simulation.step(&folder, 0, false);
     let lag = LAG_NS as u64;
@@ -438,7 +451,7 @@ impl Recorder {
             events.push(0);
         }
         let end = times.last().copied().unwrap_or(*before);
-        let bytes = packet(stream as u64, (*before, end), 0, &events, 0);
+        let bytes = build_packet(stream as u64, (*before, end), 0, &events, 0);
         write_piece(root, &format!("{}/stream{stream}", self.folder), &bytes, *at);
         (*at, *before) = (*at + bytes.len() as u64, end);
     }
@@ -516,7 +529,7 @@ fn a_stream_that_comes_later_is_waited_for() {
     assert!(shown.lines().zip(order).all(is_of), "{shown}");
     recorder.publish(&root, BEGIN_NS + 50);
     simulation.step(&root, BEGIN_NS + 70, false);
-    assert_eq!(simulation.text(), whole(&root)[0]);
+    assert_eq!(simulation.text(), print_whole_trace(&root)[0]);
 }
 
 #[test]
@@ -548,18 +561,18 @@ fn a_recorder_that_says_nothing_new_is_not_waited_for() {
     recorder.publish(&root, BEGIN_NS);
     simulation.step(&root, BEGIN_NS, false);
     simulation.step(&root, BEGIN_NS + 1, false);
-    assert!(simulation.live.is_heard(Duration::from_nanos(BEGIN_NS + 1)));
+    assert!(simulation.live.is_publishing(Duration::from_nanos(BEGIN_NS + 1)));
     simulation.step(&root, BEGIN_NS + 20 + LAG_NS as u64, false);
     assert_eq!(simulation.events, 1, "it was never seen to change");
     // One that was believed is waited for, but not for ever.
     let begin = BEGIN_NS + 3 * LAG_NS as u64;
     recorder.begin(&root, &mut simulation, begin);
     recorder.append(&root, 0, &[begin + 10]);
-    let patience = PATIENCE.as_nanos() as u64;
+    let patience = CONFIRMATION_TIME.as_nanos() as u64;
     simulation.step(&root, begin - 1 + patience - 1, false);
     assert_eq!(simulation.events, 1);
     simulation.step(&root, begin - 1 + patience, false);
-    assert!(!simulation.live.is_heard(Duration::from_nanos(begin - 1 + patience)));
+    assert!(!simulation.live.is_publishing(Duration::from_nanos(begin - 1 + patience)));
     assert_eq!(simulation.events, 1, "it lags from then on");
     simulation.step(&root, begin + 10 + patience + LAG_NS as u64, false);
     assert_eq!(simulation.events, 2);
@@ -582,7 +595,7 @@ fn of_several_traces_the_one_that_is_least_far_counts() {
     other.append(&root, 0, &[BEGIN_NS + 16]);
     other.publish(&root, BEGIN_NS + 30);
     simulation.step(&root, BEGIN_NS + 40, false);
-    assert_eq!(simulation.text(), whole(&root)[0]);
+    assert_eq!(simulation.text(), print_whole_trace(&root)[0]);
     // A trace of which nothing is known.
     let mut third = Recorder::new(&root, "c", 1);
     one.append(&root, 0, &[BEGIN_NS + 50]);
@@ -596,11 +609,11 @@ fn of_several_traces_the_one_that_is_least_far_counts() {
     // A complete one does not hold up the others.
     fs::write(root.join("c/trackway/complete"), "").expect("a file");
     simulation.step(&root, BEGIN_NS + 80, false);
-    assert_eq!(simulation.text(), whole(&root)[0]);
+    assert_eq!(simulation.text(), print_whole_trace(&root)[0]);
 }
 
 /// A recorder writes what there is of each stream, and a bit of what comes after what it says then.
-fn flushes(seed: u64) {
+fn check_random_flushes(seed: u64) {
     let mut random = Random::new(seed);
     let root = TemporaryFolder::new();
     // When the events of each stream are; how many of them are in its file.
@@ -641,16 +654,16 @@ fn flushes(seed: u64) {
         look(&mut random, published);
     }
     simulation.step(&root, BEGIN_NS + 60 * FLUSH_NS, true);
-    assert_eq!(simulation.text(), whole(&root)[0], "seed {seed}");
+    assert_eq!(simulation.text(), print_whole_trace(&root)[0], "seed {seed}");
 }
 
 #[test]
 fn what_is_flushed_is_shown_in_order_and_nothing_else() {
-    (0..40).for_each(flushes);
+    (0..40).for_each(check_random_flushes);
 }
 
 /// The same trace, whose packets say their number.
-fn numbered() -> String {
+fn numbered_metadata() -> String {
     let number = "events_discarded;\n        integer { size = 64; align = 8; } packet_seq_num; };";
     METADATA.replace("events_discarded; };", number)
 }
@@ -679,11 +692,11 @@ struct Ring<'a> {
 
 impl<'a> Ring<'a> {
     fn new(root: &'a TemporaryFolder) -> Self {
-        fs::write(root.join("metadata"), numbered()).expect("metadata");
+        fs::write(root.join("metadata"), numbered_metadata()).expect("metadata");
         Self { root, simulation: Simulation::default(), packets: 0 }
     }
 
-    fn time(packets: u64) -> u64 {
+    fn packet_time(packets: u64) -> u64 {
         BEGIN_NS + packets * PERIOD_NS
     }
 
@@ -694,7 +707,8 @@ impl<'a> Ring<'a> {
             if number.is_multiple_of(2) && file >= 2 {
                 fs::remove_file(self.root.join(format!("stream.{}", file - 2))).expect("it");
             }
-            let packet = numbered_packet(number, (Self::time(number), Self::time(number + 1)));
+            let packet =
+                numbered_packet(number, (Self::packet_time(number), Self::packet_time(number + 1)));
             let path = self.root.join(format!("stream.{file}"));
             let file = File::options().append(true).create(true).open(path);
             file.expect("a file").write_all(&packet).expect("a file");
@@ -704,7 +718,7 @@ impl<'a> Ring<'a> {
 
     /// Reads at a time when all that is written is old enough to be shown.
     fn step(&mut self, ended: bool) {
-        let now = Self::time(self.packets) + LAG_NS.cast_unsigned();
+        let now = Self::packet_time(self.packets) + LAG_NS.cast_unsigned();
         self.simulation.step(self.root, now, false);
         self.simulation.step(self.root, now + LAG_NS.cast_unsigned(), ended);
     }
@@ -740,7 +754,7 @@ fn what_was_deleted_before_it_was_shown_is_told_as_missing() {
         fs::remove_file(root.join(format!("stream.{file}"))).expect("a file");
     }
     // What comes has numbers from the beginning.
-    let (begin, end) = (Ring::time(ring.packets), Ring::time(ring.packets + 1));
+    let (begin, end) = (Ring::packet_time(ring.packets), Ring::packet_time(ring.packets + 1));
     fs::write(root.join("stream.0"), numbered_packet(0, (begin, end))).expect("a file");
     ring.packets += 1;
     ring.step(true);
@@ -752,7 +766,7 @@ fn timed_packet(times: &[u64]) -> Vec<u8> {
     let event = |time: &u64| [&time.to_le_bytes()[..], &[0; 4], b"text\0"].concat();
     let events: Vec<u8> = times.iter().flat_map(event).collect();
     let ends = (times[0], times.iter().max().copied().unwrap_or_default());
-    packet(7, ends, 0, &events, 0)
+    build_packet(7, ends, 0, &events, 0)
 }
 
 #[test]
@@ -793,7 +807,7 @@ fn time_that_goes_backward_is_reported_once_however_a_stream_grows() {
         expected.map(|(number, sign)| format!("({sign}{number})")).collect();
     assert_eq!(differences, expected);
     // As of a trace that does not grow.
-    let [whole_text, whole_messages] = whole(&folder);
+    let [whole_text, whole_messages] = print_whole_trace(&folder);
     assert_eq!((text, report + "\n"), (whole_text, whole_messages));
-    assert!(simulation.diagnostics.damage());
+    assert!(simulation.diagnostics.has_damage());
 }

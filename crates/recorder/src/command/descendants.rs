@@ -18,14 +18,14 @@ use trackway_window::Window;
 use crate::command::library_versions::{self, Windows};
 use crate::elf;
 use crate::notices::Notices;
-use crate::window::processes::name_of;
+use crate::window::processes::command_name_of;
 
 /// When the first sample is taken.
-const FIRST: Duration = Duration::from_millis(10);
+const FIRST_SAMPLE_DELAY: Duration = Duration::from_millis(10);
 /// Shortest time between samples.
 const PERIOD_MIN: Duration = Duration::from_millis(50);
 /// A sample may take at most one part in so many of the time.
-const SHARE: u32 = 50;
+const PAUSE_FACTOR: u32 = 50;
 /// Most processes that a sample examines.
 const PROCESSES_SAMPLED_MAX: usize = 4096;
 /// Most processes that are kept as untraced; further ones are not examined.
@@ -33,7 +33,7 @@ const UNTRACED_MAX: usize = 1 << 16;
 
 /// Why a process cannot be traced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Reason {
+enum UntracedReason {
     OtherUser,
     /// The program is static, and no file that it maps has the library.
     Static,
@@ -41,13 +41,13 @@ enum Reason {
     Library(u32),
 }
 
-impl std::fmt::Display for Reason {
+impl std::fmt::Display for UntracedReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::OtherUser => formatter.write_str("other user"),
             Self::Static => formatter.write_str("static"),
             Self::Library(version) => {
-                write!(formatter, "{} library", library_versions::age(*version))
+                write!(formatter, "{} library", library_versions::describe_age(*version))
             }
         }
     }
@@ -55,32 +55,32 @@ impl std::fmt::Display for Reason {
 
 /// A process that cannot be traced.
 #[derive(Debug)]
-struct Untraced {
+struct UntracedProcess {
     name: String,
-    reason: Reason,
+    reason: UntracedReason,
 }
 
 /// The thread that samples the descendants of one process.
 #[derive(Debug)]
-pub(crate) struct Watch {
+pub(crate) struct DescendantSampler {
     /// Nothing is sent: the thread ends when this is dropped.
     end: Option<Sender<()>>,
     /// None where there can be no thread.
     thread: Option<JoinHandle<Descendants>>,
 }
 
-impl Watch {
+impl DescendantSampler {
     /// Samples the descendants of `root` until [`Self::finish`]. The thread has the caller's mask
     /// of signals.
-    pub(crate) fn begin(root: u32) -> Self {
+    pub(crate) fn start(root: u32) -> Self {
         let (end, is_over) = mpsc::channel::<()>();
         let sample = move || {
             let mut descendants = Descendants::of(root);
-            let mut pause = FIRST;
+            let mut pause = FIRST_SAMPLE_DELAY;
             while is_over.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
                 let start = Instant::now();
                 descendants.sample();
-                pause = PERIOD_MIN.max(start.elapsed() * SHARE);
+                pause = PERIOD_MIN.max(start.elapsed() * PAUSE_FACTOR);
             }
             descendants
         };
@@ -98,7 +98,7 @@ impl Watch {
 }
 
 /// Returns the processes in a window's table, by the ids of their own namespaces, living or not.
-pub(crate) fn in_table(window: &Window) -> HashSet<u32> {
+pub(crate) fn registered_pids(window: &Window) -> HashSet<u32> {
     let pids = (0..PROCESSES_MAX).map(|index| window.identity_at(index).pid);
     pids.filter(|&pid| pid != 0 && pid & PROCESS_ENTERING == 0).collect()
 }
@@ -109,7 +109,7 @@ pub(crate) struct Descendants {
     root: u32,
     /// Programs known to be static, or not.
     programs: HashMap<PathBuf, bool>,
-    untraced: BTreeMap<u32, Untraced>,
+    untraced: BTreeMap<u32, UntracedProcess>,
     /// The user's windows, at the latest sample.
     windows: Windows,
 }
@@ -126,7 +126,7 @@ impl Descendants {
         while let Some(pid) = open.pop() {
             if seen.len() < PROCESSES_SAMPLED_MAX && seen.insert(pid) {
                 self.examine(pid);
-                open.extend(children(pid));
+                open.extend(read_children(pid));
             }
         }
     }
@@ -135,7 +135,7 @@ impl Descendants {
         match self.untraced.get(&pid).map(|known| known.reason) {
             // Some static programs load and run others (valgrind's tools, emulators), whose library
             // they have then; and any may call exec.
-            Some(Reason::Static) => {
+            Some(UntracedReason::Static) => {
                 if self.windows.is_ours_in(pid) {
                     self.untraced.remove(&pid);
                 }
@@ -147,33 +147,33 @@ impl Descendants {
         }
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let Some(reason) = self.reason(pid, &folder) else { return };
-        self.untraced.insert(pid, Untraced { name: name_of(pid), reason });
+        self.untraced.insert(pid, UntracedProcess { name: command_name_of(pid), reason });
     }
 
     /// Returns the reason why a process cannot be traced; `None`: it can be, or has ended.
-    fn reason(&mut self, pid: u32, folder: &Path) -> Option<Reason> {
-        if fs::metadata(folder).ok()?.uid() != crate::common::user::user() {
-            return Some(Reason::OtherUser);
+    fn reason(&mut self, pid: u32, folder: &Path) -> Option<UntracedReason> {
+        if fs::metadata(folder).ok()?.uid() != crate::common::user::effective_uid() {
+            return Some(UntracedReason::OtherUser);
         }
         let program = fs::read_link(folder.join("exe")).ok()?;
         let is_static = *self.programs.entry(program).or_insert_with_key(|_| {
             // Through /proc, which also reaches other mount namespaces and removed files.
-            elf::read(&folder.join("exe")).is_some_and(|module| module.is_static)
+            elf::read_module(&folder.join("exe")).is_some_and(|module| module.is_static)
         });
         if is_static && !self.windows.is_ours_in(pid) {
-            return Some(Reason::Static);
+            return Some(UntracedReason::Static);
         }
-        self.windows.other_version_of(pid).map(Reason::Library)
+        self.windows.other_version_of(pid).map(UntracedReason::Library)
     }
 
     /// Reports processes that could not be traced. Static programs whose processes are among
     /// `traced` ran another program that was.
     pub(crate) fn report(&self, traced: &HashSet<u32>, notices: &Notices) {
         const NAMED_MAX: usize = 8;
-        let is_untraced = |(pid, untraced): &(&u32, &Untraced)| {
-            untraced.reason != Reason::Static || !traced.contains(pid)
+        let is_untraced = |(pid, untraced): &(&u32, &UntracedProcess)| {
+            untraced.reason != UntracedReason::Static || !traced.contains(pid)
         };
-        let mut programs: BTreeMap<(&str, Reason), u64> = BTreeMap::new();
+        let mut programs: BTreeMap<(&str, UntracedReason), u64> = BTreeMap::new();
         for (_, untraced) in self.untraced.iter().filter(is_untraced) {
             *programs.entry((&untraced.name, untraced.reason)).or_default() += 1;
         }
@@ -191,32 +191,32 @@ impl Descendants {
         notices
             .report(format_args!("{count} {processes} could not be traced: {}", names.join(", ")));
         let versions = programs.keys().filter_map(|(_, reason)| match reason {
-            Reason::Library(version) => Some(*version),
-            Reason::OtherUser | Reason::Static => None,
+            UntracedReason::Library(version) => Some(*version),
+            UntracedReason::OtherUser | UntracedReason::Static => None,
         });
         if let Some(version) = versions.max() {
             notices.report(format_args!(
                 "a libtrackway.so {} than this trackway: {}",
-                library_versions::age(version),
-                library_versions::advice(version)
+                library_versions::describe_age(version),
+                library_versions::remedy_for_version(version)
             ));
         }
     }
 }
 
 /// Returns the process and its descendants, as far as a sample examines them.
-pub(crate) fn family(root: u32) -> BTreeSet<u32> {
+pub(crate) fn find_process_tree(root: u32) -> BTreeSet<u32> {
     let mut open = vec![root];
     let mut family = BTreeSet::new();
     while let Some(pid) = open.pop() {
         if family.len() < PROCESSES_MAX && family.insert(pid) {
-            open.extend(children(pid));
+            open.extend(read_children(pid));
         }
     }
     family
 }
 
-fn children(pid: u32) -> Vec<u32> {
+fn read_children(pid: u32) -> Vec<u32> {
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
     threads
         .flatten()
@@ -229,7 +229,7 @@ fn children(pid: u32) -> Vec<u32> {
 
 /// Returns the number of processes of this user that hold `token`, by their environment at their
 /// last exec.
-pub(crate) fn holding(token: u64) -> usize {
+pub(crate) fn count_token_holders(token: u64) -> usize {
     let wanted = format!("{token:x}");
     let Ok(entries) = fs::read_dir("/proc") else { return 0 };
     entries

@@ -13,7 +13,7 @@ use crate::elf;
 use crate::error::RecordError;
 
 /// The library that every traced program loads, as messages name it.
-const LIBRARY: &str = "libtrackway.so";
+const LIBRARY_NAME: &str = "libtrackway.so";
 /// Its file: the SONAME first. `libtrackway.so` is a linker script where Trackway is installed, and
 /// the library in the folder that cargo builds in.
 const LIBRARY_FILES: [&str; 2] = ["libtrackway.so.1", "libtrackway.so"];
@@ -57,16 +57,16 @@ impl Executable {
         token: u64,
         libraries: &[PathBuf],
     ) -> [(&'static str, OsString); 2] {
-        let mut preload = list_of(libraries);
-        if let Some(sanitizer) = elf::sanitizer(&self.file) {
+        let mut preload = join_library_paths(libraries);
+        if let Some(sanitizer) = elf::needed_sanitizer(&self.file) {
             let value = std::mem::replace(&mut preload, sanitizer.into());
             preload.push(":");
             preload.push(value);
         }
         let token = OsString::from(format!("{token:x}"));
         [
-            (TOKEN_VARIABLE, joined(TOKEN_VARIABLE, false, token)),
-            (PRELOAD_VARIABLE, joined(PRELOAD_VARIABLE, true, preload)),
+            (TOKEN_VARIABLE, join_variable(TOKEN_VARIABLE, false, token)),
+            (PRELOAD_VARIABLE, join_variable(PRELOAD_VARIABLE, true, preload)),
         ]
     }
 
@@ -93,7 +93,7 @@ impl Executable {
             command.pre_exec(move || {
                 signals.make_current();
                 if !ignores_size_limit {
-                    signal::heed_size_limit();
+                    signal::restore_size_limit();
                 }
                 if let Some(limit) = files_limit {
                     let _ = trackway_sys::process::set_descriptor_limit(limit);
@@ -223,7 +223,7 @@ impl ForwardedSignal {
 }
 
 /// Returns the value of `variable` with `value` added: in front, or at the end.
-fn joined(variable: &str, in_front: bool, value: OsString) -> OsString {
+fn join_variable(variable: &str, in_front: bool, value: OsString) -> OsString {
     let Some(theirs) = std::env::var_os(variable).filter(|value| !value.is_empty()) else {
         return value;
     };
@@ -233,7 +233,7 @@ fn joined(variable: &str, in_front: bool, value: OsString) -> OsString {
     first
 }
 
-fn list_of(libraries: &[PathBuf]) -> OsString {
+fn join_library_paths(libraries: &[PathBuf]) -> OsString {
     libraries.iter().map(|path| path.as_os_str()).collect::<Vec<_>>().join(OsStr::new(":"))
 }
 
@@ -280,13 +280,15 @@ fn is_executable(status: &std::fs::Metadata) -> bool {
 ///
 /// It is the last: so the helpers' functions are in front of those that it wraps itself (vfork,
 /// clone), and its constructor runs before theirs, which may record.
-pub(crate) fn libraries(helpers: &[&'static str]) -> Result<Vec<PathBuf>, RecordError> {
+pub(crate) fn find_preload_libraries(
+    helpers: &[&'static str],
+) -> Result<Vec<PathBuf>, RecordError> {
     let program = std::env::current_exe().map_err(RecordError::io("find", "/proc/self/exe"))?;
     let folder = program.parent().unwrap_or(Path::new("/"));
     helpers
         .iter()
         .copied()
-        .chain(std::iter::once(LIBRARY))
+        .chain(std::iter::once(LIBRARY_NAME))
         .map(|name| {
             let path = find_library(folder, name).ok_or(RecordError::LibraryMissing(name))?;
             let bytes = path.as_os_str().as_encoded_bytes();
@@ -305,7 +307,7 @@ pub(crate) fn status_of_signal(signal: i32) -> u8 {
 
 /// Finds the ELF file of this library in the folders of libraries, relative to `folder`.
 fn find_library(folder: &Path, name: &'static str) -> Option<PathBuf> {
-    let files = if name == LIBRARY { &LIBRARY_FILES[..] } else { &[name] };
+    let files = if name == LIBRARY_NAME { &LIBRARY_FILES[..] } else { &[name] };
     LIBRARY_FOLDERS
         .iter()
         .map(|[place, within]| folder.join(place).join(within))
@@ -323,7 +325,7 @@ fn is_elf(path: &Path) -> bool {
 }
 
 /// Converts an exit status.
-pub(crate) fn end_of(status: ExitStatus) -> CommandEnd {
+pub(crate) fn command_end_from(status: ExitStatus) -> CommandEnd {
     match (status.code(), status.signal()) {
         (Some(code), _) => CommandEnd::Exited(code as u8),
         (None, Some(signal)) => CommandEnd::Killed(signal),
@@ -343,7 +345,8 @@ mod tests {
             std::fs::create_dir(folder).unwrap();
         }
         let write = |file: &str, text: &[u8]| std::fs::write(lib.join(file), text).unwrap();
-        let found = || find_library(&bin, LIBRARY).map(|path| path.file_name().unwrap().to_owned());
+        let found =
+            || find_library(&bin, LIBRARY_NAME).map(|path| path.file_name().unwrap().to_owned());
         write("libtrackway.so", b"INPUT(trackway-link.o libtrackway.so.1)\n");
         assert_eq!(found(), None, "the script alone");
         write("libtrackway.so.1", b"\x7fELF of the library");

@@ -42,14 +42,14 @@ pub(crate) struct Windows {
 impl Windows {
     /// Returns the windows that exist now.
     pub(crate) fn scan() -> Self {
-        Self::scan_users([crate::common::user::user()])
+        Self::scan_users([crate::common::user::effective_uid()])
     }
 
     /// Returns the windows of these users, and those of the calling user, that exist now.
     pub(crate) fn scan_users(users: impl IntoIterator<Item = u32>) -> Self {
-        let folder = crate::window::handle::folder();
+        let folder = crate::window::handle::window_folder();
         let mut users: BTreeSet<u32> = users.into_iter().collect();
-        users.insert(crate::common::user::user());
+        users.insert(crate::common::user::effective_uid());
         let files = users.into_iter().flat_map(|user| Self::of(&folder, user).files);
         Self { files: files.collect() }
     }
@@ -110,12 +110,12 @@ impl Windows {
 }
 
 /// Compares a version with ours: "newer" or "older".
-pub fn age(version: u32) -> &'static str {
+pub fn describe_age(version: u32) -> &'static str {
     if version > ABI_VERSION { "newer" } else { "older" }
 }
 
 /// Returns the remedy for processes with a library that is newer or older.
-pub fn advice(version: u32) -> &'static str {
+pub fn remedy_for_version(version: u32) -> &'static str {
     if version > ABI_VERSION {
         "update trackway, or use the one that came with that library"
     } else {
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(windows.other_version_in(&line(9)), Some(older));
         assert_eq!(windows.other_version_in(&line(10)), None, "another user's");
         assert_eq!(windows.other_version_in(&(line(8) + &line(7))), None);
-        assert_eq!((age(newer), age(older)), ("newer", "older"));
+        assert_eq!((describe_age(newer), describe_age(older)), ("newer", "older"));
         assert!(!windows.is_ours_alone() && Windows::default().is_ours_alone());
     }
 

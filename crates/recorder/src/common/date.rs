@@ -2,7 +2,7 @@
 
 /// Formats seconds since the epoch: `20261121T025621`. After Hinnant, "chrono-Compatible Low-Level
 /// Date Algorithms", civil_from_days.
-pub(crate) fn utc(seconds: u64) -> String {
+pub(crate) fn format_utc(seconds: u64) -> String {
     let (days, time) = (seconds / 86_400, seconds % 86_400);
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);

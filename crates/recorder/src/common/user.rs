@@ -5,14 +5,14 @@ use std::ffi::CString;
 use trackway_sys::users::user_called;
 
 /// Returns the user of this process.
-pub(crate) fn user() -> u32 {
+pub(crate) fn effective_uid() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
 }
 
 /// Returns true if this process has the rights of root.
 pub fn is_root() -> bool {
-    user() == 0
+    effective_uid() == 0
 }
 
 /// Returns the id of a user that is given by name or number.

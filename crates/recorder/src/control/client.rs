@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, Message, PROTOCOL_VERSION, Refusal, Request,
 };
-use trackway_sys::process::peer;
+use trackway_sys::process::socket_peer;
 use trackway_sys::wait;
 
 use super::RunFolder;
@@ -17,19 +17,19 @@ use crate::error::RecordError;
 use crate::window::processes::read_proc;
 
 /// Time after which a missing answer causes a check whether the recorder is stopped.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STOP_CHECK_PERIOD: Duration = Duration::from_secs(2);
 /// Longest time until a recorder answers a request that takes a moment, however busy the machine
 /// is.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Longest time until a recorder reads a request that takes long: it may serve another such request
 /// before. One that has no descriptor for the connection never reads it.
-const READ_PATIENCE: Duration = Duration::from_secs(300);
+const READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// Number of such times that a recorder may take to exit after the end of its session.
-const END_LOOKS_MAX: u32 = 10;
+const EXIT_CHECKS_MAX: u32 = 10;
 
 /// Limits of the wait for an answer.
 #[derive(Debug, Clone, Copy)]
-struct Limit {
+struct AnswerLimits {
     patience: Duration,
     /// True if there is no limit once the request has been read.
     until_read: bool,
@@ -70,16 +70,17 @@ impl Session {
             }
             Err(error) => return Err(RecordError::io("connect to", path)(error)),
         };
-        let who = peer(stream.as_raw_fd()).ok();
+        let who = socket_peer(stream.as_raw_fd()).ok();
         // In another user's run folder only that user's recorder answers, not one of root's.
-        let is_his = |user: u32| user == owner || user == 0 && owner == crate::common::user::user();
+        let is_his =
+            |user: u32| user == owner || user == 0 && owner == crate::common::user::effective_uid();
         if who.is_none_or(|who| !is_his(who.user)) {
             return Err(RecordError::RunFolder(folder.path().to_owned()));
         }
         // A recorder that reads nothing is not written to without end either.
         stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(ANSWER_PATIENCE)))
+            .set_read_timeout(Some(STOP_CHECK_PERIOD))
+            .and_then(|()| stream.set_write_timeout(Some(ANSWER_TIMEOUT)))
             .map_err(RecordError::io("use", path))?;
         let (name, log) = (name.to_owned(), folder.log(name));
         let pid = who.map_or(0, |who| who.pid);
@@ -88,8 +89,8 @@ impl Session {
             log,
             pid,
             stream: BufReader::new(stream),
-            patience: ANSWER_PATIENCE,
-            read_patience: READ_PATIENCE,
+            patience: ANSWER_TIMEOUT,
+            read_patience: READ_TIMEOUT,
         })
     }
 
@@ -101,8 +102,8 @@ impl Session {
     /// answered a short request after a minute; or if it has not read a long one after five.
     pub fn request(&mut self, request: Request) -> Result<Answer, RecordError> {
         let limit = match may_take_long(&request) {
-            true => Limit { patience: self.read_patience, until_read: true },
-            false => Limit { patience: self.patience, until_read: false },
+            true => AnswerLimits { patience: self.read_patience, until_read: true },
+            false => AnswerLimits { patience: self.patience, until_read: false },
         };
         let message = Message { version: PROTOCOL_VERSION, request };
         let mut line =
@@ -117,7 +118,7 @@ impl Session {
         match serde_json::from_str(&line) {
             Ok(Answer::Refused(refusal)) => Err(RecordError::Refused(refusal)),
             Ok(answer) => Ok(answer),
-            Err(_) => Err(self.unknown()),
+            Err(_) => Err(self.unknown_answer_error()),
         }
     }
 
@@ -125,7 +126,7 @@ impl Session {
     /// The wait is bounded.
     pub fn wait_for_end(mut self) {
         let mut byte = [0];
-        for _ in 0..END_LOOKS_MAX {
+        for _ in 0..EXIT_CHECKS_MAX {
             match self.stream.read(&mut byte) {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
@@ -136,14 +137,14 @@ impl Session {
         }
     }
 
-    fn unknown(&self) -> RecordError {
+    fn unknown_answer_error(&self) -> RecordError {
         RecordError::Refused(
             Refusal::new(format!("the recorder of '{}' says what is unknown here", self.name))
                 .with_hint("use the trackway command that created the session"),
         )
     }
 
-    fn silent(&self, patience: Duration) -> RecordError {
+    fn no_answer_error(&self, patience: Duration) -> RecordError {
         RecordError::Refused(Refusal::new(format!(
             "the recorder of '{}' (process {}) has not answered for {} s",
             self.name,
@@ -158,13 +159,13 @@ impl Session {
     }
 
     /// Reads an answer, up to this limit.
-    fn read_line(&mut self, limit: Limit) -> Result<String, RecordError> {
+    fn read_line(&mut self, limit: AnswerLimits) -> Result<String, RecordError> {
         let (mut line, end) = (Vec::new(), Instant::now() + limit.patience);
         loop {
             let bytes_left = (ANSWER_BYTES_MAX + 1).saturating_sub(line.len());
             match (&mut self.stream).take(bytes_left as u64).read_until(b'\n', &mut line) {
                 Ok(_) if line.ends_with(b"\n") => break,
-                Ok(_) if line.len() > ANSWER_BYTES_MAX => return Err(self.unknown()),
+                Ok(_) if line.len() > ANSWER_BYTES_MAX => return Err(self.unknown_answer_error()),
                 Ok(_) => return Err(self.connection_error(ErrorKind::UnexpectedEof.into())),
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) =>
@@ -173,7 +174,7 @@ impl Session {
                         return Err(RecordError::SessionStopped(self.name.clone(), self.pid));
                     }
                     if Instant::now() >= end && (!limit.until_read || self.is_unread()) {
-                        return Err(self.silent(limit.patience));
+                        return Err(self.no_answer_error(limit.patience));
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use trackway_abi::session::{SESSIONS_MAX, state};
 use trackway_window::OpenError;
 
-use super::{LOCK, RunFolder};
+use super::{LOCK_EXTENSION, RunFolder};
 use crate::common::files::open_regular;
 use crate::control::origin_file;
 use crate::error::RecordError;
@@ -28,12 +28,12 @@ use crate::window::handle::WindowHandle;
 use crate::window::shared_text::uuid_of;
 
 /// Largest lock file that is read back, in bytes: an identity and a path.
-const BYTES_MAX: u64 = 16 << 10;
+const LOCK_BYTES_MAX: u64 = 16 << 10;
 
 /// A session whose recorder is dead.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Dead {
+pub struct DeadSession {
     /// The folder of its trace, absolute; none: it was killed before there was one.
     pub folder: Option<PathBuf>,
     /// True if its events are still in memory; if not, it has been recovered.
@@ -42,7 +42,7 @@ pub struct Dead {
     pub is_kernel_left: bool,
 }
 
-impl Dead {
+impl DeadSession {
     /// Returns true if there is something to recover.
     pub const fn is_recoverable(&self) -> bool {
         self.is_in_memory || self.is_kernel_left
@@ -51,51 +51,53 @@ impl Dead {
 
 /// The identity of a session, which its recorder writes down.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct SessionIdentity {
     /// Identity of the trace, and of the session in the user's own window.
     pub(crate) uuid: [u8; 16],
     /// Path of the trace, absolute.
     pub(crate) folder: PathBuf,
 }
 
-impl Identity {
+impl SessionIdentity {
     pub(super) fn text(&self) -> Vec<u8> {
-        let mut text = format!("uuid={}\nfolder=", origin_file::digits_of(&self.uuid)).into_bytes();
+        let mut text =
+            format!("uuid={}\nfolder=", origin_file::format_uuid_digits(&self.uuid)).into_bytes();
         text.extend_from_slice(self.folder.as_os_str().as_bytes());
         text
     }
 
-    fn read(text: &[u8]) -> Option<Self> {
+    fn parse(text: &[u8]) -> Option<Self> {
         let mut lines = text.splitn(2, |byte| *byte == b'\n');
         let mut value = |name: &str| lines.next()?.strip_prefix(name.as_bytes());
-        let uuid = origin_file::uuid_of(std::str::from_utf8(value("uuid=")?).ok()?)?;
+        let uuid = origin_file::parse_uuid_digits(std::str::from_utf8(value("uuid=")?).ok()?)?;
         let folder = PathBuf::from(std::ffi::OsString::from_vec(value("folder=")?.to_vec()));
         folder.is_absolute().then_some(Self { uuid, folder })
     }
 }
 
 /// The sessions in windows whose recorders may be dead.
-struct Memory {
+struct UnrecoveredSessions {
     /// Identities of sessions in the user's own window.
     uuids: Vec<[u8; 16]>,
     /// Folders of sessions over several users that are not recovered in all windows.
     folders: Vec<PathBuf>,
 }
 
-impl Memory {
+impl UnrecoveredSessions {
     /// Reads the user's window in the folder `windows`, and the origin files in `run`.
     fn read(run: &RunFolder, windows: &Path) -> Result<Self, RecordError> {
-        let kept = origin_file::left_behind(run)?;
+        let kept = origin_file::open_orphaned(run)?;
         let folders = kept.into_iter().map(|kept| kept.origin.root).collect();
-        let handle = match WindowHandle::open_for(windows, crate::common::user::user(), false) {
-            Ok(handle) => handle,
-            // Its contents are lost.
-            Err(RecordError::Window(
-                _,
-                OpenError::Absent | OpenError::Truncated | OpenError::NotAWindow,
-            )) => return Ok(Self { uuids: Vec::new(), folders }),
-            Err(error) => return Err(error),
-        };
+        let handle =
+            match WindowHandle::open_for(windows, crate::common::user::effective_uid(), false) {
+                Ok(handle) => handle,
+                // Its contents are lost.
+                Err(RecordError::Window(
+                    _,
+                    OpenError::Absent | OpenError::Truncated | OpenError::NotAWindow,
+                )) => return Ok(Self { uuids: Vec::new(), folders }),
+                Err(error) => return Err(error),
+            };
         let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
         let there = sessions.filter(|it| it.state.load(Ordering::Relaxed) != state::FREE);
         let uuids = there.map(uuid_of).collect();
@@ -103,7 +105,7 @@ impl Memory {
         Ok(Self { uuids, folders })
     }
 
-    fn has(&self, identity: &Identity) -> bool {
+    fn has(&self, identity: &SessionIdentity) -> bool {
         self.uuids.contains(&identity.uuid) || self.folders.contains(&identity.folder)
     }
 }
@@ -115,12 +117,14 @@ impl RunFolder {
     ///
     /// If it cannot be known, as when the user's window cannot be opened, or the folder is another
     /// user's: its contents are not to be believed.
-    pub fn left_of(&self, name: &str) -> Result<Dead, RecordError> {
+    pub fn find_dead_session(&self, name: &str) -> Result<DeadSession, RecordError> {
         self.check()?;
-        let Some(identity) = self.identity_of(name) else { return Ok(Dead::default()) };
-        let is_in_memory = Memory::read(self, &crate::window::handle::folder())?.has(&identity);
+        let Some(identity) = self.identity_of(name) else { return Ok(DeadSession::default()) };
+        let is_in_memory =
+            UnrecoveredSessions::read(self, &crate::window::handle::window_folder())?
+                .has(&identity);
         let is_kernel_left = kernel::recover::is_incomplete(&identity.folder);
-        Ok(Dead { folder: Some(identity.folder), is_in_memory, is_kernel_left })
+        Ok(DeadSession { folder: Some(identity.folder), is_in_memory, is_kernel_left })
     }
 
     /// Completes the kernel events of dead sessions, as far as possible, and reports that. Returns
@@ -129,20 +133,21 @@ impl RunFolder {
         let names = self.check().and_then(|_| self.names()).unwrap_or_default();
         let dead = names.iter().filter(|name| !self.is_alive(name));
         let identities = dead.filter_map(|name| self.identity_of(name));
-        let settled = identities.filter(|one| kernel::recover::complete(&one.folder, notices));
+        let settled =
+            identities.filter(|one| kernel::recover::complete_kernel_part(&one.folder, notices));
         settled.count() > 0
     }
 
     /// Removes the names of dead sessions without events in memory, in the user's window in the
     /// folder `windows` or in others', whose traces are complete.
-    pub(crate) fn clean_recovered(&self, windows: &Path) -> Result<(), RecordError> {
+    pub(crate) fn remove_recovered_names(&self, windows: &Path) -> Result<(), RecordError> {
         self.check()?;
         let mut names = self.names()?;
         names.retain(|name| !self.is_alive(name));
         if names.is_empty() {
             return Ok(());
         }
-        let memory = Memory::read(self, windows)?;
+        let memory = UnrecoveredSessions::read(self, windows)?;
         let is_left = |name: &str| {
             self.identity_of(name).is_some_and(|identity| {
                 memory.has(&identity) || kernel::recover::is_incomplete(&identity.folder)
@@ -152,12 +157,12 @@ impl RunFolder {
         Ok(())
     }
 
-    pub(super) fn identity_of(&self, name: &str) -> Option<Identity> {
+    pub(super) fn identity_of(&self, name: &str) -> Option<SessionIdentity> {
         let mut text = Vec::new();
-        let path = self.file(name, LOCK);
+        let path = self.file(name, LOCK_EXTENSION);
         let file = open_regular(&path, fs::OpenOptions::new().read(true)).ok()?;
-        file.take(BYTES_MAX).read_to_end(&mut text).ok()?;
-        Identity::read(&text)
+        file.take(LOCK_BYTES_MAX).read_to_end(&mut text).ok()?;
+        SessionIdentity::parse(&text)
     }
 }
 
@@ -169,64 +174,64 @@ mod tests {
     use crate::control::origin_file::{Origin, OriginFile};
     use crate::trace::layout::WindowFolder;
 
-    fn identity(folder: &[u8]) -> Identity {
+    fn build_identity(folder: &[u8]) -> SessionIdentity {
         let folder = PathBuf::from(std::ffi::OsStr::from_bytes(folder));
-        Identity { uuid: [0xa5; 16], folder }
+        SessionIdentity { uuid: [0xa5; 16], folder }
     }
 
     #[test]
     fn what_a_recorder_writes_of_its_session_is_read_back() {
         let temporary = TemporaryFolder::new();
-        let run = RunFolder::at(temporary.join("run"));
+        let run = RunFolder::from_path(temporary.join("run"));
         let mut claimed = run.claim("web").expect("the name");
         assert_eq!(run.identity_of("web"), None);
         for folder in [&b"/var/log/odd\nname \xff"[..], b"/t"] {
-            claimed.keep(identity(folder)).expect("written");
-            assert_eq!(run.identity_of("web"), Some(identity(folder)));
+            claimed.write_identity(build_identity(folder)).expect("written");
+            assert_eq!(run.identity_of("web"), Some(build_identity(folder)));
         }
         std::mem::forget(claimed);
-        assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "of the dead, too");
+        assert_eq!(run.identity_of("web"), Some(build_identity(b"/t")), "of the dead, too");
     }
 
     /// A session over several users, with an unrecovered window.
     #[test]
     fn who_does_not_begin_leaves_what_is_known_of_the_dead() {
         let temporary = TemporaryFolder::new();
-        let run = RunFolder::at(temporary.join("run"));
+        let run = RunFolder::from_path(temporary.join("run"));
         let (uuid, root) = ([0xa5; 16], PathBuf::from("/t"));
         let part = Origin { uuid, folder: WindowFolder::own(), root };
         let part = OriginFile::new(&run, part).expect("a part");
-        fs::write(run.file("web", LOCK), identity(b"/t").text()).expect("a file");
+        fs::write(run.file("web", LOCK_EXTENSION), build_identity(b"/t").text()).expect("a file");
         fs::write(run.socket("web"), "").expect("a file");
         let living = run.claim("web").expect("the name");
-        assert_eq!(run.identity_of("web"), Some(identity(b"/t")));
+        assert_eq!(run.identity_of("web"), Some(build_identity(b"/t")));
         // Its recorder is dead, too: a locked origin file is not recovered.
         drop(part);
         drop(living);
-        assert_eq!(run.identity_of("web"), Some(identity(b"/t")), "the create was refused");
-        run.clean_recovered(temporary.path()).expect("there is no window");
+        assert_eq!(run.identity_of("web"), Some(build_identity(b"/t")), "the create was refused");
+        run.remove_recovered_names(temporary.path()).expect("there is no window");
         assert_eq!(run.names().expect("names"), ["web"], "it is not over");
     }
 
     #[test]
     fn what_makes_no_sense_is_nobody() {
         for text in ["", "uuid=", "uuid=00\nfolder=/t", "folder=/t"] {
-            assert_eq!(Identity::read(text.as_bytes()), None, "{text}");
+            assert_eq!(SessionIdentity::parse(text.as_bytes()), None, "{text}");
         }
-        let text = identity(b"relative").text();
-        assert_eq!(Identity::read(&text), None);
+        let text = build_identity(b"relative").text();
+        assert_eq!(SessionIdentity::parse(&text), None);
     }
 
     #[test]
     fn names_of_which_nothing_is_left_go_and_those_of_the_living_stay() {
         let temporary = TemporaryFolder::new();
-        let run = RunFolder::at(temporary.join("run"));
+        let run = RunFolder::from_path(temporary.join("run"));
         let alive = run.claim("alive").expect("the name");
         for name in ["alive", "dead", "unknown"] {
             fs::write(run.socket(name), "").expect("a file");
         }
-        fs::write(run.file("dead", LOCK), identity(b"/t").text()).expect("a file");
-        run.clean_recovered(temporary.path()).expect("there is no window");
+        fs::write(run.file("dead", LOCK_EXTENSION), build_identity(b"/t").text()).expect("a file");
+        run.remove_recovered_names(temporary.path()).expect("there is no window");
         assert_eq!(run.names().expect("names"), ["alive"]);
         drop(alive);
     }

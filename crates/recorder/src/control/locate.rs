@@ -13,12 +13,12 @@ use super::{FOLDER_VARIABLE, RunFolder};
 use crate::error::RecordError;
 
 /// Folder in which systemd-logind(8) makes users' runtime folders.
-const RUN_TIME: &str = "/run/user";
+const RUNTIME_FOLDERS: &str = "/run/user";
 
 impl RunFolder {
     /// Returns the calling user's, which need not exist.
     pub fn new() -> Self {
-        let user = crate::common::user::user();
+        let user = crate::common::user::effective_uid();
         let called_by_sudo = sudo_user().filter(|caller| *caller == user);
         // The environment of a root process that became this user may still name root's.
         let is_ours = |folder: &OsString| {
@@ -26,8 +26,8 @@ impl RunFolder {
         };
         let runtime = std::env::var_os("XDG_RUNTIME_DIR")
             .filter(is_ours)
-            .or_else(|| run_time_of(Path::new(RUN_TIME), called_by_sudo?));
-        Self { path: path_of(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
+            .or_else(|| runtime_folder_of(Path::new(RUNTIME_FOLDERS), called_by_sudo?));
+        Self { path: run_folder_path(user, std::env::var_os(FOLDER_VARIABLE), runtime) }
     }
 
     /// Returns true if the environment names it (`TRACKWAY_RUN_DIR`).
@@ -38,11 +38,12 @@ impl RunFolder {
     /// Returns the calling user's, and after it, under sudo(8), that of the user who called it: it
     /// has the sessions of `sudo trackway record`, which records as that user.
     pub fn all() -> Vec<Self> {
-        let caller = sudo_user().filter(|_| crate::common::user::user() == 0 && !Self::is_named());
+        let caller =
+            sudo_user().filter(|_| crate::common::user::effective_uid() == 0 && !Self::is_named());
         let others = caller.map(|caller| {
             let runtime = std::env::var_os("XDG_RUNTIME_DIR")
-                .or_else(|| run_time_of(Path::new(RUN_TIME), caller));
-            Self { path: path_of(caller, None, runtime) }
+                .or_else(|| runtime_folder_of(Path::new(RUNTIME_FOLDERS), caller));
+            Self { path: run_folder_path(caller, None, runtime) }
         });
         std::iter::once(Self::new()).chain(others).collect()
     }
@@ -68,13 +69,13 @@ impl RunFolder {
     /// alone. Root may send requests in a folder that is another user's alone.
     pub(crate) fn owner(&self) -> Result<Option<u32>, RecordError> {
         let refused = match self.check() {
-            Ok(is_there) => return Ok(is_there.then(crate::common::user::user)),
+            Ok(is_there) => return Ok(is_there.then(crate::common::user::effective_uid)),
             Err(error) => error,
         };
         let status =
             fs::symlink_metadata(&self.path).map_err(RecordError::io("use", &self.path))?;
         let is_alone = status.is_dir() && status.uid() != 0 && status.mode() & 0o022 == 0;
-        match crate::common::user::user() == 0 && is_alone {
+        match crate::common::user::effective_uid() == 0 && is_alone {
             true => Ok(Some(status.uid())),
             false => Err(refused),
         }
@@ -88,7 +89,7 @@ fn sudo_user() -> Option<u32> {
 
 /// Returns a user's runtime folder if no environment names it, as under sudo(8): the user's own
 /// commands use it.
-fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
+fn runtime_folder_of(base: &Path, user: u32) -> Option<OsString> {
     let path = base.join(user.to_string());
     let is_his = |status: fs::Metadata| {
         status.is_dir() && status.uid() == user && status.mode() & 0o077 == 0
@@ -98,7 +99,7 @@ fn run_time_of(base: &Path, user: u32) -> Option<OsString> {
 
 /// Returns the path of a user's run folder. If none is `named`, root's has a fixed place, whatever
 /// its runtime folder is: sessions that systemd started are to be found from a shell.
-fn path_of(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
+fn run_folder_path(user: u32, named: Option<OsString>, runtime: Option<OsString>) -> PathBuf {
     // basedir-spec: a relative one is to be ignored.
     let runtime = runtime.map(PathBuf::from).filter(|path| path.is_absolute());
     match (named.filter(|path| !path.is_empty()), runtime) {
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn sockets_are_found_by_user_and_environment() {
         let folder = |user, named: Option<&str>, runtime: Option<&str>| {
-            path_of(user, named.map(OsString::from), runtime.map(OsString::from))
+            run_folder_path(user, named.map(OsString::from), runtime.map(OsString::from))
         };
         for (user, named, runtime, expected) in [
             (7, None, Some("/run/user/7"), "/run/user/7/trackway"),
@@ -139,26 +140,28 @@ mod tests {
     #[test]
     fn a_user_s_run_time_is_where_it_is_his_alone() {
         let base = TemporaryFolder::new();
-        let user = crate::common::user::user();
-        assert_eq!(run_time_of(base.path(), user), None);
+        let user = crate::common::user::effective_uid();
+        assert_eq!(runtime_folder_of(base.path(), user), None);
         let path = base.join(user.to_string());
         fs::create_dir(&path).expect("a folder");
         for (mode, is_his) in [(0o700, true), (0o755, false)] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("ours");
-            assert_eq!(run_time_of(base.path(), user).is_some(), is_his);
+            assert_eq!(runtime_folder_of(base.path(), user).is_some(), is_his);
         }
         fs::rename(&path, base.join((user + 1).to_string())).expect("ours");
-        assert_eq!(run_time_of(base.path(), user + 1), None, "another's");
+        assert_eq!(runtime_folder_of(base.path(), user + 1), None, "another's");
     }
 
     #[test]
     fn root_asks_in_a_folder_that_is_another_user_s_alone() {
         let temporary = TemporaryFolder::new();
-        let folder = RunFolder::at(temporary.join("run"));
+        let folder = RunFolder::from_path(temporary.join("run"));
         assert!(matches!(folder.owner(), Ok(None)));
         folder.make().expect("a folder");
-        assert!(matches!(folder.owner(), Ok(Some(user)) if user == crate::common::user::user()));
-        if crate::common::user::user() != 0 {
+        assert!(
+            matches!(folder.owner(), Ok(Some(user)) if user == crate::common::user::effective_uid())
+        );
+        if crate::common::user::effective_uid() != 0 {
             return;
         }
         let mode = |mode| fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode));

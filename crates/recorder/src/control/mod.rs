@@ -26,20 +26,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use trackway_session::is_name;
+use trackway_session::is_valid_name;
 
-pub use dead_sessions::Dead;
-pub(crate) use dead_sessions::Identity;
-pub use request_parser::Requests;
+pub use dead_sessions::DeadSession;
+pub(crate) use dead_sessions::SessionIdentity;
+pub use request_parser::RequestParser;
 
 use crate::common::files::open_regular;
 use crate::error::RecordError;
 
 /// Environment variable with the folder of control sockets.
 const FOLDER_VARIABLE: &str = "TRACKWAY_RUN_DIR";
-const SOCKET: &str = "sock";
-const LOCK: &str = "lock";
-const LOG: &str = "log";
+const SOCKET_EXTENSION: &str = "sock";
+const LOCK_EXTENSION: &str = "lock";
+const LOG_EXTENSION: &str = "log";
 
 /// Number of attempts to take a name, and the pause between them: a process that checks whether its
 /// recorder lives, or removes a dead one's files, has the lock for a moment.
@@ -55,7 +55,7 @@ pub struct RunFolder {
 impl RunFolder {
     /// Makes one of this path.
     #[cfg(test)]
-    pub(crate) fn at(path: PathBuf) -> Self {
+    pub(crate) fn from_path(path: PathBuf) -> Self {
         Self { path }
     }
 
@@ -90,7 +90,7 @@ impl RunFolder {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(RecordError::io("use", &self.path)(error)),
         };
-        let is_ours = status.is_dir() && status.uid() == crate::common::user::user();
+        let is_ours = status.is_dir() && status.uid() == crate::common::user::effective_uid();
         if !is_ours || status.mode() & 0o077 != 0 {
             return Err(RecordError::RunFolder(self.path.clone()));
         }
@@ -110,9 +110,10 @@ impl RunFolder {
         let mut names: Vec<String> = entries
             .filter_map(|entry| {
                 let path = entry.ok()?.path();
-                let is_socket = path.extension().is_some_and(|extension| extension == SOCKET);
+                let is_socket =
+                    path.extension().is_some_and(|extension| extension == SOCKET_EXTENSION);
                 let name = path.file_stem()?.to_str()?.to_owned();
-                (is_socket && is_name(&name)).then_some(name)
+                (is_socket && is_valid_name(&name)).then_some(name)
             })
             .collect();
         names.sort();
@@ -125,19 +126,19 @@ impl RunFolder {
 
     /// Returns the socket of session `name`.
     pub(crate) fn socket(&self, name: &str) -> PathBuf {
-        self.file(name, SOCKET)
+        self.file(name, SOCKET_EXTENSION)
     }
 
     /// Returns the path of the log of session `name`.
     pub fn log(&self, name: &str) -> PathBuf {
-        self.file(name, LOG)
+        self.file(name, LOG_EXTENSION)
     }
 
     /// Returns true if the recorder of session `name` lives.
     pub fn is_alive(&self, name: &str) -> bool {
-        open_regular(&self.file(name, LOCK), fs::OpenOptions::new().read(true))
+        open_regular(&self.file(name, LOCK_EXTENSION), fs::OpenOptions::new().read(true))
             .is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(TryLockError::WouldBlock)))
-            || self.is_answered(name)
+            || self.accepts_connections(name)
     }
 
     /// Removes the files of a dead recorder; those that may be a living one's stay.
@@ -146,10 +147,10 @@ impl RunFolder {
             return;
         }
         // No other process takes the name while we have it.
-        let Ok(Some(lock)) = self.hold(name) else { return };
+        let Ok(Some(lock)) = self.try_lock(name) else { return };
         // A recorder whose lock file was removed still has the name.
-        match self.is_answered(name) {
-            true => self.leave_to_the_living(name),
+        match self.accepts_connections(name) {
+            true => self.remove_lock(name),
             false => self.remove(name),
         }
         drop(lock);
@@ -157,20 +158,20 @@ impl RunFolder {
 
     /// Returns true if a recorder accepts at the socket of session `name`: if its lock file was
     /// removed, as old temporary files are, nothing else shows that the recorder lives.
-    fn is_answered(&self, name: &str) -> bool {
+    fn accepts_connections(&self, name: &str) -> bool {
         UnixStream::connect(self.socket(name)).is_ok()
     }
 
     /// Takes back the lock file that we hold: a name is not free that is a living recorder's.
-    fn leave_to_the_living(&self, name: &str) {
+    fn remove_lock(&self, name: &str) {
         // It makes its own again.
-        let _ = fs::remove_file(self.file(name, LOCK));
+        let _ = fs::remove_file(self.file(name, LOCK_EXTENSION));
     }
 
     /// Removes the files of session `name`, which is ours.
     fn remove(&self, name: &str) {
         // The lock last: until it is removed, the name is taken. Files that stay are harmless.
-        for kind in [SOCKET, LOG, LOCK] {
+        for kind in [SOCKET_EXTENSION, LOG_EXTENSION, LOCK_EXTENSION] {
             let _ = fs::remove_file(self.file(name, kind));
         }
     }
@@ -180,19 +181,21 @@ impl RunFolder {
     /// # Errors
     ///
     /// If there is one of that name, or the folder cannot be used.
-    pub(crate) fn claim(&self, name: &str) -> Result<Claimed, RecordError> {
+    pub(crate) fn claim(&self, name: &str) -> Result<ClaimedName, RecordError> {
         self.make()?;
         for _ in 0..CLAIM_TRIES {
-            let held = self.hold(name);
-            if let Some(lock) = held.map_err(RecordError::io("lock", self.file(name, LOCK)))? {
-                if self.is_answered(name) {
-                    self.leave_to_the_living(name);
+            let held = self.try_lock(name);
+            if let Some(lock) =
+                held.map_err(RecordError::io("lock", self.file(name, LOCK_EXTENSION)))?
+            {
+                if self.accepts_connections(name) {
+                    self.remove_lock(name);
                     break;
                 }
                 // The dead session's identity stays until ours is written down.
                 let is_of_the_dead = Cell::new(self.identity_of(name).is_some());
                 let (folder, name) = (self.clone(), name.to_owned());
-                return Ok(Claimed { folder, name, lock, identity: None, is_of_the_dead });
+                return Ok(ClaimedName { folder, name, lock, identity: None, is_of_the_dead });
             }
             std::thread::sleep(CLAIM_PAUSE);
         }
@@ -200,14 +203,14 @@ impl RunFolder {
     }
 
     /// Locks a name; `None`: another process has it.
-    fn hold(&self, name: &str) -> io::Result<Option<File>> {
-        let path = self.file(name, LOCK);
+    fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
+        let path = self.file(name, LOCK_EXTENSION);
         let mut options = fs::OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
         let lock = open_regular(&path, options)?;
         match lock.try_lock() {
             // The previous owner may have removed it at its end.
-            Ok(()) => Ok(is_at(&lock, &path).then_some(lock)),
+            Ok(()) => Ok(is_file_at(&lock, &path).then_some(lock)),
             Err(TryLockError::WouldBlock) => Ok(None),
             Err(TryLockError::Error(error)) => Err(error),
         }
@@ -215,13 +218,13 @@ impl RunFolder {
 }
 
 /// Replaces the contents of a file by `text`.
-fn write_anew(file: &File, text: &[u8]) -> io::Result<()> {
+fn replace_contents(file: &File, text: &[u8]) -> io::Result<()> {
     // From its begin: it may have been written before.
     file.set_len(0).and_then(|()| file.write_all_at(text, 0))
 }
 
 /// Returns true if this file is the one at `path`.
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_file_at(file: &File, path: &Path) -> bool {
     let identity = |status: fs::Metadata| (status.dev(), status.ino());
     let ours = file.metadata().map(identity);
     ours.is_ok_and(|ours| fs::metadata(path).map(identity).is_ok_and(|it| it == ours))
@@ -236,29 +239,29 @@ impl Default for RunFolder {
 /// The name of a session of ours. Its files are removed with it, unless they have the identity of a
 /// dead session that is not recovered.
 #[derive(Debug)]
-pub(crate) struct Claimed {
+pub(crate) struct ClaimedName {
     pub(crate) folder: RunFolder,
     pub(crate) name: String,
     lock: File,
     /// The identity that was written down.
-    identity: Option<Identity>,
+    identity: Option<SessionIdentity>,
     /// The lock file still has the identity of a dead recorder's trace.
     is_of_the_dead: Cell<bool>,
 }
 
-impl Claimed {
+impl ClaimedName {
     /// Writes down the identity of the trace, for recovery if we are killed.
-    pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
-        let path = self.folder.file(&self.name, LOCK);
+    pub(crate) fn write_identity(&mut self, identity: SessionIdentity) -> Result<(), RecordError> {
+        let path = self.folder.file(&self.name, LOCK_EXTENSION);
         self.is_of_the_dead.set(false);
-        let written = write_anew(&self.lock, &identity.text());
+        let written = replace_contents(&self.lock, &identity.text());
         self.identity = Some(identity);
         written.map_err(RecordError::io("write", path))
     }
 
     /// Returns the trace folder of the dead recorder that had this name, until we write down our
     /// own.
-    pub(crate) fn folder_of_the_dead(&self) -> Option<PathBuf> {
+    pub(crate) fn dead_session_folder(&self) -> Option<PathBuf> {
         let is_there = self.is_of_the_dead.get();
         is_there.then(|| self.folder.identity_of(&self.name)).flatten().map(|dead| dead.folder)
     }
@@ -266,7 +269,7 @@ impl Claimed {
     /// Keeps the lock file present and new: it is made again if it was removed, and tools that
     /// remove old files leave it. A failure is retried the next time.
     pub(crate) fn refresh(&mut self) {
-        if !self.take_back() {
+        if !self.restore_lock() {
             return;
         }
         let now = SystemTime::now();
@@ -276,14 +279,14 @@ impl Claimed {
     /// Makes the lock file again if it was removed. Returns true if it is ours then: another
     /// process may have it, for a moment, to check whether the name is free; or for good, if all of
     /// our files were removed.
-    fn take_back(&mut self) -> bool {
-        if is_at(&self.lock, &self.folder.file(&self.name, LOCK)) {
+    fn restore_lock(&mut self) -> bool {
+        if is_file_at(&self.lock, &self.folder.file(&self.name, LOCK_EXTENSION)) {
             return true;
         }
         let _ = self.folder.make();
-        let Ok(Some(lock)) = self.folder.hold(&self.name) else { return false };
-        let text = self.identity.as_ref().map(Identity::text).unwrap_or_default();
-        let _ = write_anew(&lock, &text);
+        let Ok(Some(lock)) = self.folder.try_lock(&self.name) else { return false };
+        let text = self.identity.as_ref().map(SessionIdentity::text).unwrap_or_default();
+        let _ = replace_contents(&lock, &text);
         self.lock = lock;
         true
     }
@@ -297,13 +300,14 @@ impl Claimed {
     }
 }
 
-impl Drop for Claimed {
+impl Drop for ClaimedName {
     fn drop(&mut self) {
-        if !self.take_back() {
+        if !self.restore_lock() {
             return;
         }
         // Where it cannot be known, something may be left.
-        let is_over = || self.folder.left_of(&self.name).is_ok_and(|left| !left.is_recoverable());
+        let is_over =
+            || self.folder.find_dead_session(&self.name).is_ok_and(|left| !left.is_recoverable());
         if !self.is_of_the_dead.get() || is_over() {
             self.folder.remove(&self.name);
         }
@@ -322,14 +326,14 @@ mod tests {
 
     use super::*;
 
-    fn folder(inside: &TemporaryFolder) -> RunFolder {
+    fn build_run_folder(inside: &TemporaryFolder) -> RunFolder {
         RunFolder { path: inside.join("run") }
     }
 
     #[test]
     fn a_name_is_one_recorder_s() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         assert!(folder.names().expect("none").is_empty() && !folder.is_alive("web"));
         let web = folder.claim("web").expect("the name");
         assert!(
@@ -348,9 +352,9 @@ mod tests {
     #[test]
     fn what_the_dead_left_is_cleaned() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         folder.make().expect("a folder");
-        for kind in [SOCKET, LOCK, LOG] {
+        for kind in [SOCKET_EXTENSION, LOCK_EXTENSION, LOG_EXTENSION] {
             fs::write(folder.file("dead", kind), "").expect("a file");
         }
         assert_eq!(folder.names().expect("names"), ["dead"]);
@@ -363,20 +367,20 @@ mod tests {
     #[test]
     fn what_is_left_of_the_living_is_not_cleaned() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         folder.make().expect("a folder");
         let listener = UnixListener::bind(folder.socket("web")).expect("a socket");
         fs::write(folder.log("web"), "said").expect("a file");
         for has_lock in [false, true] {
             if has_lock {
-                fs::write(folder.file("web", LOCK), "").expect("a file");
+                fs::write(folder.file("web", LOCK_EXTENSION), "").expect("a file");
             }
             assert!(folder.is_alive("web"));
             let taken = folder.claim("web");
             assert!(matches!(taken, Err(RecordError::SessionExists(_))), "{taken:?}");
             folder.clean("web");
             assert!(folder.socket("web").exists() && folder.log("web").exists(), "it is answered");
-            assert!(!folder.file("web", LOCK).exists(), "nothing new is left either");
+            assert!(!folder.file("web", LOCK_EXTENSION).exists(), "nothing new is left either");
         }
         drop(listener);
         folder.clean("web");
@@ -386,10 +390,11 @@ mod tests {
     #[test]
     fn a_lock_file_that_was_removed_is_made_again_and_kept_new() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         let mut web = folder.claim("web").expect("the name");
-        web.keep(Identity { uuid: [7; 16], folder: "/t".into() }).expect("written");
-        let path = folder.file("web", LOCK);
+        web.write_identity(SessionIdentity { uuid: [7; 16], folder: "/t".into() })
+            .expect("written");
+        let path = folder.file("web", LOCK_EXTENSION);
         fs::remove_file(&path).expect("ours");
         assert!(!folder.is_alive("web"));
         web.refresh();
@@ -404,12 +409,12 @@ mod tests {
         assert!(times.iter().all(|time| *time > long_ago + Duration::from_secs(3600)));
         // A process that has it at that moment is not disturbed.
         fs::remove_file(&path).expect("ours");
-        let other = folder.hold("web").expect("a file").expect("it is free");
+        let other = folder.try_lock("web").expect("a file").expect("it is free");
         web.refresh();
-        assert!(is_at(&other, &path));
+        assert!(is_file_at(&other, &path));
         drop(other);
         web.refresh();
-        assert!(is_at(&web.lock, &path) && folder.is_alive("web"));
+        assert!(is_file_at(&web.lock, &path) && folder.is_alive("web"));
         // Nor are the files of a process that has the name for good, after all of them were
         // removed.
         fs::remove_dir_all(folder.path()).expect("ours");
@@ -424,15 +429,15 @@ mod tests {
     #[test]
     fn a_lock_on_the_file_of_the_one_before_is_none() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         folder.make().expect("a folder");
-        let path = folder.file("web", LOCK);
+        let path = folder.file("web", LOCK_EXTENSION);
         let before = File::create(&path).expect("a file");
-        assert!(is_at(&before, &path));
+        assert!(is_file_at(&before, &path));
         fs::remove_file(&path).expect("ours");
-        assert!(!is_at(&before, &path));
+        assert!(!is_file_at(&before, &path));
         let _web = folder.claim("web").expect("the name");
-        assert!(!is_at(&before, &path) && before.try_lock().is_ok());
+        assert!(!is_file_at(&before, &path) && before.try_lock().is_ok());
     }
 
     /// Sessions of one name begin and end, while it is cleaned all the time. Each keeps its files
@@ -440,7 +445,7 @@ mod tests {
     #[test]
     fn cleaning_takes_nothing_from_those_who_come_and_go() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         folder.make().expect("a folder");
         let is_over = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -454,8 +459,8 @@ mod tests {
             let lost = (0..500).filter_map(|_| folder.claim("web").ok()).any(|web| {
                 fs::write(folder.socket("web"), "").expect("a file");
                 std::thread::yield_now();
-                let is_there =
-                    folder.socket("web").exists() && is_at(&web.lock, &folder.file("web", LOCK));
+                let is_there = folder.socket("web").exists()
+                    && is_file_at(&web.lock, &folder.file("web", LOCK_EXTENSION));
                 drop(web);
                 !is_there
             });
@@ -468,11 +473,11 @@ mod tests {
     #[test]
     fn a_pipe_in_the_place_of_a_file_is_waited_for_by_nobody() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         folder.make().expect("a folder");
         fs::write(folder.socket("web"), "").expect("a file");
         let web = folder.claim("web").expect("the name");
-        for kind in [LOCK, LOG] {
+        for kind in [LOCK_EXTENSION, LOG_EXTENSION] {
             let path = folder.file("web", kind);
             let _ = fs::remove_file(&path);
             let made = std::process::Command::new("mkfifo").arg(&path).status();
@@ -489,7 +494,7 @@ mod tests {
     #[test]
     fn a_folder_that_others_get_to_is_refused() {
         let temporary = TemporaryFolder::new();
-        let folder = folder(&temporary);
+        let folder = build_run_folder(&temporary);
         folder.make().expect("a folder");
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("ours");
         assert!(matches!(folder.names(), Err(RecordError::RunFolder(_))));

@@ -22,9 +22,9 @@ use crate::control::RunFolder;
 use crate::error::RecordError;
 use crate::trace::layout::WindowFolder;
 
-const PART: &str = "part";
+const ORIGIN_EXTENSION: &str = "part";
 /// Largest file that is read back, in bytes: two numbers and a path.
-const BYTES_MAX: u64 = 16 << 10;
+const ORIGIN_BYTES_MAX: u64 = 16 << 10;
 
 /// The place of a session's trace for one window.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +54,7 @@ impl OriginFile {
     /// If its file cannot be made, or others get to its folder.
     pub(crate) fn new(run: &RunFolder, origin: Origin) -> Result<Self, RecordError> {
         run.make()?;
-        let path = file_of(run, &origin.uuid);
+        let path = origin_file_path(run, &origin.uuid);
         let fail = || RecordError::io("make", &path);
         let file = fs::OpenOptions::new()
             .read(true)
@@ -78,7 +78,7 @@ impl OriginFile {
     }
 
     /// Removes the file: no event of the session is in the window any more.
-    pub(crate) fn forget(self) {
+    pub(crate) fn remove(self) {
         // A file that stays is found to be of no session by the next recovery.
         let _ = fs::remove_file(&self.path);
     }
@@ -89,26 +89,26 @@ impl OriginFile {
 /// # Errors
 ///
 /// If the folder cannot be read, or is not this user's alone.
-pub(crate) fn left_behind(run: &RunFolder) -> Result<Vec<OriginFile>, RecordError> {
+pub(crate) fn open_orphaned(run: &RunFolder) -> Result<Vec<OriginFile>, RecordError> {
     if !run.check()? {
         return Ok(Vec::new());
     }
     let entries = fs::read_dir(run.path()).map_err(RecordError::io("read", run.path()))?;
     let mut paths: Vec<PathBuf> = entries
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| path.extension().is_some_and(|extension| extension == PART))
+        .filter(|path| path.extension().is_some_and(|extension| extension == ORIGIN_EXTENSION))
         .collect();
     paths.sort();
-    Ok(paths.into_iter().filter_map(|path| take(&path)).collect())
+    Ok(paths.into_iter().filter_map(|path| lock_and_read(&path)).collect())
 }
 
-fn take(path: &Path) -> Option<OriginFile> {
+fn lock_and_read(path: &Path) -> Option<OriginFile> {
     let file = open_regular(path, fs::OpenOptions::new().read(true)).ok()?;
     file.try_lock().ok()?;
     let mut text = Vec::new();
-    (&file).take(BYTES_MAX).read_to_end(&mut text).ok()?;
-    let uuid = uuid_of(path.file_stem()?.to_str()?)?;
-    Some(OriginFile { origin: Origin::read(uuid, &text)?, _file: file, path: path.to_owned() })
+    (&file).take(ORIGIN_BYTES_MAX).read_to_end(&mut text).ok()?;
+    let uuid = parse_uuid_digits(path.file_stem()?.to_str()?)?;
+    Some(OriginFile { origin: Origin::parse(uuid, &text)?, _file: file, path: path.to_owned() })
 }
 
 impl Origin {
@@ -119,7 +119,7 @@ impl Origin {
         text
     }
 
-    fn read(uuid: [u8; 16], text: &[u8]) -> Option<Self> {
+    fn parse(uuid: [u8; 16], text: &[u8]) -> Option<Self> {
         let mut lines = text.splitn(3, |byte| *byte == b'\n');
         let mut value = |name: &str| lines.next()?.strip_prefix(name.as_bytes());
         let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse().ok();
@@ -130,17 +130,17 @@ impl Origin {
     }
 }
 
-fn file_of(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
-    run.path().join(format!("{}.{PART}", digits_of(uuid)))
+fn origin_file_path(run: &RunFolder, uuid: &[u8; 16]) -> PathBuf {
+    run.path().join(format!("{}.{ORIGIN_EXTENSION}", format_uuid_digits(uuid)))
 }
 
 /// Returns an identity as 32 hexadecimal digits.
-pub(crate) fn digits_of(uuid: &[u8; 16]) -> String {
+pub(crate) fn format_uuid_digits(uuid: &[u8; 16]) -> String {
     uuid.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Parses these digits of an identity.
-pub(crate) fn uuid_of(digits: &str) -> Option<[u8; 16]> {
+pub(crate) fn parse_uuid_digits(digits: &str) -> Option<[u8; 16]> {
     let number = u128::from_str_radix(digits, 16).ok()?;
     (digits.len() == 32).then(|| number.to_be_bytes())
 }
@@ -151,7 +151,7 @@ mod tests {
 
     use super::*;
 
-    fn origin(number: u8, root: &[u8]) -> Origin {
+    fn build_origin(number: u8, root: &[u8]) -> Origin {
         let root = PathBuf::from(std::ffi::OsStr::from_bytes(root));
         let folder = WindowFolder { uid: 65_531, number: number.into() };
         Origin { uuid: [number; 16], folder, root }
@@ -160,18 +160,18 @@ mod tests {
     #[test]
     fn what_a_dead_recorder_kept_is_found_and_what_a_live_one_keeps_is_not() {
         let temporary = TemporaryFolder::new();
-        let run = RunFolder::at(temporary.join("run"));
-        assert!(left_behind(&run).expect("nothing").is_empty());
-        let dead = origin(1, b"/var/log/odd\nname \xff");
+        let run = RunFolder::from_path(temporary.join("run"));
+        assert!(open_orphaned(&run).expect("nothing").is_empty());
+        let dead = build_origin(1, b"/var/log/odd\nname \xff");
         drop(OriginFile::new(&run, dead.clone()).expect("kept"));
-        let alive = OriginFile::new(&run, origin(2, b"/tmp/trace")).expect("kept");
+        let alive = OriginFile::new(&run, build_origin(2, b"/tmp/trace")).expect("kept");
         assert!(OriginFile::new(&run, dead.clone()).is_err(), "it is there");
-        let found = left_behind(&run).expect("the folder");
+        let found = open_orphaned(&run).expect("the folder");
         assert_eq!(found.iter().map(|kept| &kept.origin).collect::<Vec<_>>(), [&dead]);
-        assert!(left_behind(&run).expect("the folder").is_empty(), "one at a time recovers");
-        found.into_iter().for_each(OriginFile::forget);
+        assert!(open_orphaned(&run).expect("the folder").is_empty(), "one at a time recovers");
+        found.into_iter().for_each(OriginFile::remove);
         drop(alive);
-        let found = left_behind(&run).expect("the folder");
+        let found = open_orphaned(&run).expect("the folder");
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].origin.uuid, [2; 16]);
     }
@@ -179,7 +179,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_left_alone() {
         let temporary = TemporaryFolder::new();
-        let run = RunFolder::at(temporary.join("run"));
+        let run = RunFolder::from_path(temporary.join("run"));
         run.make().expect("a folder");
         let name = "0".repeat(32);
         for (name, text) in [
@@ -190,9 +190,9 @@ mod tests {
             (&name, "uid=7\nnumber=1\nfolder=relative"),
             ("short", "uid=7\nnumber=1\nfolder=/tmp"),
         ] {
-            let path = run.path().join(format!("{name}.{PART}"));
+            let path = run.path().join(format!("{name}.{ORIGIN_EXTENSION}"));
             fs::write(&path, text).expect("a file");
-            assert!(left_behind(&run).expect("the folder").is_empty(), "{text}");
+            assert!(open_orphaned(&run).expect("the folder").is_empty(), "{text}");
             fs::remove_file(path).expect("ours");
         }
     }

@@ -7,7 +7,7 @@ use trackway_session::protocol::{LINE_BYTES_MAX, Message, PROTOCOL_VERSION, Refu
 
 /// Bytes of a client that have not been parsed.
 #[derive(Debug, Default)]
-pub struct Requests {
+pub struct RequestParser {
     bytes: Vec<u8>,
     /// Start of the next line.
     begin: usize,
@@ -17,7 +17,7 @@ pub struct Requests {
     is_over: bool,
 }
 
-impl Requests {
+impl RequestParser {
     /// Adds received bytes. They are kept until [`Self::next_request`] has returned their requests:
     /// a caller that wants to hold little takes those first.
     pub fn push(&mut self, bytes: &[u8]) {
@@ -44,7 +44,7 @@ impl Requests {
         if self.searched == self.bytes.len() {
             return None;
         }
-        let request = parse(line);
+        let request = parse_request(line);
         self.searched += 1;
         self.begin = self.searched;
         Some(request)
@@ -69,20 +69,20 @@ impl Requests {
 }
 
 /// Reads a request.
-fn parse(line: &[u8]) -> Result<Request, Refusal> {
+fn parse_request(line: &[u8]) -> Result<Request, Refusal> {
     let message: Message = match serde_json::from_slice(line) {
         Ok(message) => message,
         Err(error) => {
             // A request of another version may have unknown parts.
             return Err(match version_of(line) {
-                Some(version) if version != PROTOCOL_VERSION => other_version(version),
+                Some(version) if version != PROTOCOL_VERSION => version_refusal(version),
                 _ => Refusal::new(format!("this is no request: {error}")),
             });
         }
     };
     match message.version {
         PROTOCOL_VERSION => Ok(message.request),
-        version => Err(other_version(version)),
+        version => Err(version_refusal(version)),
     }
 }
 
@@ -91,7 +91,7 @@ fn version_of(line: &[u8]) -> Option<u32> {
     value.get("version")?.as_u64()?.try_into().ok()
 }
 
-fn other_version(version: u32) -> Refusal {
+fn version_refusal(version: u32) -> Refusal {
     Refusal::new(format!(
         "the recorder speaks version {PROTOCOL_VERSION} of the protocol, this is version {version}"
     ))
@@ -102,7 +102,7 @@ fn other_version(version: u32) -> Refusal {
 mod tests {
     use super::*;
 
-    fn all(requests: &mut Requests) -> Vec<Result<Request, Refusal>> {
+    fn read_all(requests: &mut RequestParser) -> Vec<Result<Request, Refusal>> {
         core::iter::from_fn(|| requests.next_request()).collect()
     }
 
@@ -110,20 +110,20 @@ mod tests {
     fn each_line_is_a_request_or_a_reason_however_it_is_cut() {
         let text =
             b"{\"version\":1,\"ask\":\"status\"}\n\nno\n{\"version\":7,\"ask\":\"fly\"}\n{\"ver";
-        let mut whole = Requests::default();
+        let mut whole = RequestParser::default();
         whole.push(text);
-        let expected = all(&mut whole);
+        let expected = read_all(&mut whole);
         let [Ok(Request::Status), Err(empty), Err(no), Err(other)] = &expected[..] else {
             panic!("{expected:?}")
         };
         assert!(empty.why.contains("no request") && no.why.contains("no request"));
         assert!(other.why.contains("this is version 7"), "{}", other.why);
         for size in 1..text.len() {
-            let mut requests = Requests::default();
+            let mut requests = RequestParser::default();
             let mut found = Vec::new();
             for piece in text.chunks(size) {
                 requests.push(piece);
-                found.extend(all(&mut requests));
+                found.extend(read_all(&mut requests));
             }
             assert_eq!(found, expected, "in pieces of {size}");
         }
@@ -131,13 +131,13 @@ mod tests {
 
     #[test]
     fn a_line_without_end_is_refused_once() {
-        let mut requests = Requests::default();
+        let mut requests = RequestParser::default();
         requests.push(b"\n");
         requests.push(&[b'x'; LINE_BYTES_MAX]);
-        assert_eq!(all(&mut requests).len(), 1, "it may end yet");
+        assert_eq!(read_all(&mut requests).len(), 1, "it may end yet");
         requests.push(b"x");
         assert!(requests.has_request());
-        assert!(all(&mut requests)[0].as_ref().is_err_and(|why| why.why.contains("at most")));
+        assert!(read_all(&mut requests)[0].as_ref().is_err_and(|why| why.why.contains("at most")));
         requests.push(b"\n{\"version\":1,\"ask\":\"status\"}\n");
         assert!(requests.is_over() && !requests.has_request() && requests.next_request().is_none());
     }

@@ -13,18 +13,18 @@ use trackway_session::machine::{CREATOR, Client};
 use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, Refusal, Request, SnapshotFacts, Status,
 };
-use trackway_sys::process::peer;
-use trackway_sys::wait::{self, Awaited};
+use trackway_sys::process::socket_peer;
+use trackway_sys::wait::{self, PollEntry};
 
-use super::{Claimed, Identity, Requests};
+use super::{ClaimedName, RequestParser, SessionIdentity};
 use crate::error::RecordError;
 
 /// Most clients at a time; further ones are refused.
 pub(super) const CLIENTS_MAX: usize = 64;
 /// Most bytes that wait for a client to read them; a client that reads too little is disconnected.
-const WAITING_BYTES_MAX: usize = ANSWER_BYTES_MAX;
+const UNSENT_BYTES_MAX: usize = ANSWER_BYTES_MAX;
 /// Most bytes that are read from a client in one turn.
-const TURN_BYTES: usize = 64 << 10;
+const TURN_READ_BYTES: usize = 64 << 10;
 /// Pause of accepting after the system failed to accept, as without free descriptors: waiting
 /// clients stay in the queue, and would wake the recorder at once, again and again.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -32,16 +32,16 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// old files wait for days.
 const REFRESH_PERIOD: Duration = Duration::from_secs(10);
 /// Most requests of a client that are refused at the end.
-const REST_MAX: usize = 1000;
+const REFUSED_REQUESTS_MAX: usize = 1000;
 /// Time that all clients together have at the end to read their answers.
-const END_PATIENCE: Duration = Duration::from_millis(500);
+const END_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A session's control socket.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// First, so that it is dropped first: a client that finds its connection closed may take the
     /// name.
-    name: Claimed,
+    name: ClaimedName,
     pub(super) listener: UnixListener,
     /// A descriptor in reserve, to refuse a waiting client when no other is left.
     pub(super) reserve: Option<File>,
@@ -58,7 +58,7 @@ pub(super) struct Connection {
     client: Client,
     stream: UnixStream,
     /// Its requests.
-    requests: Requests,
+    requests: RequestParser,
     /// Bytes that the client has not read.
     pub(super) waiting: Vec<u8>,
     is_following: bool,
@@ -69,7 +69,7 @@ pub(super) struct Connection {
 
 impl Server {
     /// Opens the socket of the session of this name.
-    pub(crate) fn open(name: Claimed) -> Result<Self, RecordError> {
+    pub(crate) fn open(name: ClaimedName) -> Result<Self, RecordError> {
         let path = name.folder.socket(&name.name);
         // A dead recorder's: the name is ours now.
         match fs::remove_file(&path) {
@@ -78,9 +78,9 @@ impl Server {
             }
             _ => {}
         }
-        let listener = listen(&path).map_err(RecordError::io("make", path))?;
+        let listener = bind_listener(&path).map_err(RecordError::io("make", path))?;
         let (clients, refresh) = (Vec::new(), Instant::now() + REFRESH_PERIOD);
-        let (reserve, next) = (reserve(), CREATOR + 1);
+        let (reserve, next) = (open_reserve_descriptor(), CREATOR + 1);
         Ok(Self { name, listener, reserve, pause: None, clients, next, refresh })
     }
 
@@ -94,29 +94,29 @@ impl Server {
         self.name.refresh();
         let socket = self.name.folder.socket(&self.name.name);
         if matches!(socket.try_exists(), Ok(false))
-            && let Ok(listener) = listen(&socket)
+            && let Ok(listener) = bind_listener(&socket)
         {
             self.listener = listener;
         }
     }
 
-    /// Writes down which trace is recorded: see [`Claimed::keep`].
-    pub(crate) fn keep(&mut self, identity: Identity) -> Result<(), RecordError> {
-        self.name.keep(identity)
+    /// Writes down which trace is recorded: see [`ClaimedName::write_identity`].
+    pub(crate) fn write_identity(&mut self, identity: SessionIdentity) -> Result<(), RecordError> {
+        self.name.write_identity(identity)
     }
 
     /// Returns the descriptors to wait for.
-    pub(crate) fn awaited(&self) -> Vec<Awaited> {
+    pub(crate) fn awaited(&self) -> Vec<PollEntry> {
         let of = |connection: &Connection| {
             let fd = connection.stream.as_raw_fd();
             match (connection.waiting.is_empty(), connection.is_ending) {
-                (true, _) => Awaited::readable(fd),
-                (false, false) => Awaited::readable_or_writable(fd),
+                (true, _) => PollEntry::readable(fd),
+                (false, false) => PollEntry::readable_or_writable(fd),
                 // After its end it is always readable.
-                (false, true) => Awaited::writable(fd),
+                (false, true) => PollEntry::writable(fd),
             }
         };
-        let listener = Awaited::readable(self.listener.as_raw_fd());
+        let listener = PollEntry::readable(self.listener.as_raw_fd());
         let lets_in = (!self.pauses()).then_some(listener);
         lets_in.into_iter().chain(self.clients.iter().map(of)).collect()
     }
@@ -127,7 +127,7 @@ impl Server {
     /// gave up waiting does not expect that its request is served later.
     pub(crate) fn turn(&mut self) -> Vec<(Client, Request)> {
         self.refresh();
-        self.let_in();
+        self.accept_clients();
         let mut asked = Vec::new();
         for connection in &mut self.clients {
             connection.write();
@@ -156,20 +156,20 @@ impl Server {
         self.pause.is_some_and(|end| Instant::now() < end)
     }
 
-    fn let_in(&mut self) {
+    fn accept_clients(&mut self) {
         if self.pauses() {
             return;
         }
         self.pause = None;
         if self.reserve.is_none() {
-            self.reserve = reserve();
+            self.reserve = open_reserve_descriptor();
         }
         for _ in 0..CLIENTS_MAX {
             let stream = match self.listener.accept() {
                 Ok((stream, _)) => stream,
                 // No client waits.
-                Err(error) if is_for_later(&error) => return,
-                Err(error) if is_without_descriptor(&error) && self.turn_away() => continue,
+                Err(error) if is_retryable(&error) => return,
+                Err(error) if is_without_descriptor(&error) && self.refuse_client() => continue,
                 Err(_) => {
                     self.pause = Some(Instant::now() + ACCEPT_PAUSE);
                     return;
@@ -189,7 +189,7 @@ impl Server {
 
     /// Refuses a waiting client because no descriptor is left, by means of the reserved one;
     /// returns true if a client was accepted for that.
-    fn turn_away(&mut self) -> bool {
+    fn refuse_client(&mut self) -> bool {
         if self.reserve.take().is_none() {
             return false;
         }
@@ -203,7 +203,7 @@ impl Server {
             connection.answer(&Answer::Refused(Refusal::new(why).with_hint(hint)));
         }
         // After the connection is closed, whose descriptor it reuses.
-        self.reserve = reserve();
+        self.reserve = open_reserve_descriptor();
         is_told
     }
 
@@ -238,7 +238,7 @@ impl Server {
     /// Refuses the requests that were not served, at the end: the rest of each client's, and those
     /// of clients that wait to be accepted.
     pub(crate) fn refuse_pending(&mut self, why: &Refusal) {
-        self.let_in();
+        self.accept_clients();
         for connection in &mut self.clients {
             connection.refuse_pending(why);
         }
@@ -246,20 +246,20 @@ impl Server {
 
     /// Sends clients their answers, at the end, as far as they read them in a moment.
     pub(crate) fn flush(&mut self) {
-        let end = Instant::now() + END_PATIENCE;
+        let end = Instant::now() + END_TIMEOUT;
         loop {
             self.clients.iter_mut().for_each(Connection::write);
             // A client that has read all stays: the end of the connection shows that the name is
             // free.
             self.clients.retain(|connection| !connection.is_gone);
             let slow = self.clients.iter().filter(|connection| !connection.waiting.is_empty());
-            let of = |connection: &Connection| Awaited::writable(connection.stream.as_raw_fd());
-            let mut awaited: Vec<Awaited> = slow.map(of).collect();
+            let of = |connection: &Connection| PollEntry::writable(connection.stream.as_raw_fd());
+            let mut awaited: Vec<PollEntry> = slow.map(of).collect();
             let left = end.saturating_duration_since(Instant::now());
             if awaited.is_empty() || left.is_zero() {
                 return;
             }
-            if wait::any(&mut awaited, left.as_nanos() as u64).is_err() {
+            if wait::wait_for_any(&mut awaited, left.as_nanos() as u64).is_err() {
                 return;
             }
         }
@@ -267,12 +267,12 @@ impl Server {
 }
 
 /// Opens a descriptor without purpose.
-fn reserve() -> Option<File> {
+fn open_reserve_descriptor() -> Option<File> {
     File::open("/dev/null").ok()
 }
 
 /// Makes a socket without clients yet.
-fn listen(path: &Path) -> io::Result<UnixListener> {
+fn bind_listener(path: &Path) -> io::Result<UnixListener> {
     let listener = UnixListener::bind(path)?;
     // The folder keeps other users away until then.
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
@@ -283,8 +283,9 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
 impl Connection {
     /// Makes the connection of a client that is allowed to send requests.
     fn of(client: Client, stream: UnixStream) -> Option<Self> {
-        let user = peer(stream.as_raw_fd()).map(|peer| peer.user);
-        let may_ask = user.is_ok_and(|user| user == 0 || user == crate::common::user::user());
+        let user = socket_peer(stream.as_raw_fd()).map(|peer| peer.user);
+        let may_ask =
+            user.is_ok_and(|user| user == 0 || user == crate::common::user::effective_uid());
         let is_usable = may_ask && stream.set_nonblocking(true).is_ok();
         is_usable.then(|| Self::new(client, stream))
     }
@@ -293,7 +294,7 @@ impl Connection {
         Self {
             client,
             stream,
-            requests: Requests::default(),
+            requests: RequestParser::default(),
             waiting: Vec::new(),
             is_following: false,
             is_ending: false,
@@ -320,7 +321,7 @@ impl Connection {
     }
 
     fn refuse_pending(&mut self, why: &Refusal) {
-        for _ in 0..REST_MAX {
+        for _ in 0..REFUSED_REQUESTS_MAX {
             match self.read() {
                 None => return,
                 Some(request) => {
@@ -332,11 +333,11 @@ impl Connection {
     }
 
     fn receive(&mut self) {
-        let mut bytes = vec![0; TURN_BYTES];
+        let mut bytes = vec![0; TURN_READ_BYTES];
         match self.stream.read(&mut bytes) {
             Ok(0) => self.end(),
             Ok(count) => self.requests.push(&bytes[..count]),
-            Err(error) if is_for_later(&error) => {}
+            Err(error) if is_retryable(&error) => {}
             Err(_) => self.is_gone = true,
         }
     }
@@ -359,7 +360,7 @@ impl Connection {
         while !self.waiting.is_empty() {
             match self.stream.write(&self.waiting) {
                 Ok(count) => drop(self.waiting.drain(..count)),
-                Err(error) if is_for_later(&error) => break,
+                Err(error) if is_retryable(&error) => break,
                 Err(_) => {
                     self.is_gone = true;
                     return;
@@ -367,14 +368,14 @@ impl Connection {
             }
         }
         self.is_gone |=
-            self.waiting.len() > WAITING_BYTES_MAX || self.is_ending && self.waiting.is_empty();
+            self.waiting.len() > UNSENT_BYTES_MAX || self.is_ending && self.waiting.is_empty();
     }
 }
 
 /// Formats an answer as its line.
 fn line_of(answer: &Answer) -> Vec<u8> {
     let mut line = serde_json::to_vec(answer)
-        .or_else(|error| serde_json::to_vec(&as_text(answer, &error)))
+        .or_else(|error| serde_json::to_vec(&with_lossy_paths(answer, &error)))
         // A refusal is made of texts, which JSON always has.
         .unwrap_or_default();
     line.push(b'\n');
@@ -384,7 +385,7 @@ fn line_of(answer: &Answer) -> Vec<u8> {
 /// Returns an answer that JSON cannot represent, because a path is not UTF-8 (of `trackway
 /// record`), with the path as it is shown. If the client would open that path, returns a refusal:
 /// it waits for a line.
-fn as_text(answer: &Answer, error: &serde_json::Error) -> Answer {
+fn with_lossy_paths(answer: &Answer, error: &serde_json::Error) -> Answer {
     let shown = |path: &Path| PathBuf::from(path.to_string_lossy().into_owned());
     match answer {
         Answer::Status(status) => {
@@ -415,6 +416,6 @@ fn is_without_descriptor(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn is_retryable(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }

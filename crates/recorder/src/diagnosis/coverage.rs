@@ -23,7 +23,7 @@ pub(super) enum CoveredUsers {
 impl CoveredUsers {
     /// Covers the calling user.
     pub(super) fn own() -> Self {
-        Self::These([crate::common::user::user()].into())
+        Self::These([crate::common::user::effective_uid()].into())
     }
 
     /// Covers the users that a session specifies; none: the calling user.
@@ -74,7 +74,7 @@ impl UserWindows {
 
     /// Adds what the window of user `uid` shows.
     pub(super) fn read(&mut self, uid: u32, window: &Window) {
-        self.processes.insert(uid, processes::in_window(window));
+        self.processes.insert(uid, processes::live_pids_in_window(window));
         self.names.extend(registered_names(window));
     }
 
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_session_covers_the_users_that_it_names() {
-        let own = crate::common::user::user();
+        let own = crate::common::user::effective_uid();
         let users = |names: &[&str]| {
             CoveredUsers::of(&names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>())
         };

@@ -20,7 +20,7 @@ use trackway_window::Window;
 
 use crate::command::library_versions::Windows;
 use crate::elf;
-use crate::filters::unmatched::near_pattern;
+use crate::filters::unmatched::nearest_pattern;
 use crate::window::handle::WindowHandle;
 use crate::window::processes;
 
@@ -28,7 +28,7 @@ use coverage::{CoveredUsers, UserWindows};
 
 pub use self::reason::{ProcessName, Reason};
 pub use selection::Selection;
-use selection::{Fate, ProcessFate, Subject, selects};
+use selection::{EventOutcome, ProcessOutcome, ProcessProperties, rules_select};
 
 mod coverage;
 mod reason;
@@ -97,14 +97,14 @@ pub struct SilentSession<'a> {
 }
 
 /// The state with which processes are compared.
-struct Surroundings<'a> {
+struct DiagnosisContext<'a> {
     selection: &'a Selection,
     user_windows: &'a UserWindows,
     windows: Windows,
-    files: Files,
+    files: InstrumentationCache,
 }
 
-impl Surroundings<'_> {
+impl DiagnosisContext<'_> {
     fn is_in_window(&self, pid: u32, uid: u32) -> Option<bool> {
         // A fork child enters the table with its first event, and has the window mapped before.
         let is_in_any = self.user_windows.has_process(pid) || self.windows.is_ours_in(pid);
@@ -114,7 +114,7 @@ impl Surroundings<'_> {
 
 /// Finds out why a recording of this user with this selection has no event.
 pub fn diagnose(selection: &Selection) -> Vec<Reason> {
-    let own = crate::common::user::user();
+    let own = crate::common::user::effective_uid();
     let windows = UserWindows::open_and_read([own], |_, _| true);
     diagnose_with(selection, &windows, &CoveredUsers::own(), &Scope::All)
 }
@@ -124,7 +124,7 @@ pub fn diagnose(selection: &Selection) -> Vec<Reason> {
 pub fn diagnose_session(session: &SilentSession<'_>) -> Vec<Reason> {
     let SilentSession { name, selection, users_wanted, users_recorded, is_recording } = *session;
     let covered = CoveredUsers::of(users_wanted);
-    let own = crate::common::user::user();
+    let own = crate::common::user::effective_uid();
     let users: Vec<u32> = match users_wanted {
         [] => vec![own],
         _ => users_recorded.iter().copied().take(USERS_MAX).collect(),
@@ -142,7 +142,7 @@ pub fn diagnose_session(session: &SilentSession<'_>) -> Vec<Reason> {
 /// Returns true if this session records into the window of user `uid`, or is stopped there. Other
 /// users' windows do not show the names of root's sessions: there any of this user's counts.
 fn has_session(window: &Window, uid: u32, name: &str) -> bool {
-    let own = crate::common::user::user();
+    let own = crate::common::user::effective_uid();
     let name = if uid == own { name } else { "" };
     (0..SESSIONS_MAX).map(|index| window.session(index)).any(|session| {
         // ORDERING: Acquire pairs with the recorder's store of ACTIVE: name and user were there.
@@ -162,7 +162,7 @@ pub(crate) fn diagnose_in(
 ) -> Vec<Reason> {
     let mut windows = UserWindows::default();
     if let Some(window) = window {
-        windows.read(crate::common::user::user(), window);
+        windows.read(crate::common::user::effective_uid(), window);
     }
     diagnose_with(selection, &windows, &CoveredUsers::own(), scope)
 }
@@ -197,9 +197,9 @@ pub(crate) fn unmatched_patterns(
 ) -> impl Iterator<Item = Reason> {
     let is_for_some = |pattern: &String| !matches!(pattern.as_str(), "*" | "*:*");
     let matches_none =
-        |pattern: &String| !names.iter().any(|name| selects(pattern, name, ANY_LEVEL));
+        |pattern: &String| !names.iter().any(|name| rules_select(pattern, name, ANY_LEVEL));
     patterns.filter(is_for_some).filter(matches_none).map(|pattern| Reason::UnmatchedRule {
-        near: near_pattern(&pattern, names),
+        near: nearest_pattern(&pattern, names),
         pattern,
         kernel: None,
     })
@@ -209,8 +209,12 @@ impl Facts {
     fn collect(selection: &Selection, user_windows: &UserWindows, scope: &Scope) -> Self {
         let mut facts = Self::default();
         let windows = Windows::scan_users(user_windows.users());
-        let mut surroundings =
-            Surroundings { selection, user_windows, windows, files: Files::default() };
+        let mut surroundings = DiagnosisContext {
+            selection,
+            user_windows,
+            windows,
+            files: InstrumentationCache::default(),
+        };
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let is_in_scope = |pid: &u32| match scope {
             Scope::All => *pid != std::process::id(),
@@ -223,49 +227,52 @@ impl Facts {
         facts
     }
 
-    fn examine(&mut self, pid: u32, surroundings: &mut Surroundings<'_>) {
-        let Surroundings { selection, windows, files, .. } = surroundings;
+    fn examine(&mut self, pid: u32, surroundings: &mut DiagnosisContext<'_>) {
+        let DiagnosisContext { selection, windows, files, .. } = surroundings;
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let Ok(status) = fs::metadata(&folder) else { return };
-        let Some(mapped) = processes::mapped_files(pid) else { return };
+        let Some(mapped) = processes::mapped_executables(pid) else { return };
         let programs = mapped.iter().filter(|path| !is_library(path)).take(FILES_OF_PROCESS_MAX);
         let root = folder.join("root");
         let points: Vec<_> = programs.map(|path| files.points(&root, path)).collect();
         let events = || points.iter().flat_map(|points| points.iter());
         self.names.extend(events().map(|(name, _)| name.clone()));
-        let fates: BTreeSet<Fate> =
-            events().map(|(name, levels)| selection.fate_in_any_process(name, levels)).collect();
-        let has_events = fates.iter().any(|fate| *fate != Fate::Unselected);
+        let fates: BTreeSet<EventOutcome> =
+            events().map(|(name, levels)| selection.outcome_in_any_process(name, levels)).collect();
+        let has_events = fates.iter().any(|fate| *fate != EventOutcome::Unselected);
         let version = windows.other_version_of(pid);
         if !has_events && version.is_none() {
             return;
         }
         let is_in_window = surroundings.is_in_window(pid, status.uid());
         let has_library = is_in_window == Some(true) || mapped.iter().any(|path| is_library(path));
-        let is_static = elf::read(&folder.join("exe")).is_some_and(|module| module.is_static);
+        let is_static =
+            elf::read_module(&folder.join("exe")).is_some_and(|module| module.is_static);
         // Where a program runs another one, as valgrind does, its own is not the one that counts.
-        let executable = executable(&folder).filter(|_| !is_static || !has_library);
-        let subject =
-            Subject { id: processes::inside(pid).ok(), executable: executable.as_deref() };
-        let process_fate = surroundings.selection.process_fate(&subject);
+        let executable = executable_path(&folder).filter(|_| !is_static || !has_library);
+        let subject = ProcessProperties {
+            id: processes::innermost_id_of(pid).ok(),
+            executable: executable.as_deref(),
+        };
+        let process_fate = surroundings.selection.process_outcome(&subject);
         if let Some(version) = version {
-            if process_fate == ProcessFate::Selected {
+            if process_fate == ProcessOutcome::Selected {
                 self.other_versions.entry(version).or_default().push(ProcessName::of(pid));
             }
             return;
         }
         let fates = match process_fate {
-            ProcessFate::Selected => events()
-                .map(|(name, levels)| surroundings.selection.fate(&subject, name, levels))
+            ProcessOutcome::Selected => events()
+                .map(|(name, levels)| surroundings.selection.event_outcome(&subject, name, levels))
                 .collect(),
-            ProcessFate::Excluded => fates,
-            ProcessFate::Unknown => {
+            ProcessOutcome::Excluded => fates,
+            ProcessOutcome::Unknown => {
                 self.has_unknown = true;
                 return;
             }
         };
         // The events of one channel and the processes of another one select nothing together.
-        if fates.iter().all(|fate| *fate == Fate::Unselected) {
+        if fates.iter().all(|fate| *fate == EventOutcome::Unselected) {
             return;
         }
         self.candidates.push(Candidate {
@@ -274,8 +281,8 @@ impl Facts {
             is_static,
             has_library,
             is_in_window,
-            is_filtered: fates.contains(&Fate::Filtered),
-            is_selected: process_fate == ProcessFate::Selected,
+            is_filtered: fates.contains(&EventOutcome::Filtered),
+            is_selected: process_fate == ProcessOutcome::Selected,
         });
     }
 
@@ -286,9 +293,9 @@ impl Facts {
             unmatched_patterns(selection.patterns(), &self.names).collect();
         let selected = || self.candidates.iter().filter(|one| one.is_selected);
         let of_user = |uid: u32| covered.has(uid);
-        for (reason, is_meant) in Candidate::KINDS {
+        for (reason, is_meant) in Candidate::REASON_RULES {
             let meant = selected().filter(|one| of_user(one.uid) && is_meant(one));
-            reasons.extend(names_of(meant).map(reason));
+            reasons.extend(sorted_processes(meant).map(reason));
         }
         let mut others: BTreeMap<u32, Vec<ProcessName>> = BTreeMap::new();
         for one in selected().filter(|one| !of_user(one.uid)) {
@@ -304,7 +311,7 @@ impl Facts {
         }));
         // A selected process may have no reason that is known.
         if reasons.is_empty() && selected().next().is_none() {
-            let excluded = names_of(self.candidates.iter().filter(|one| of_user(one.uid)));
+            let excluded = sorted_processes(self.candidates.iter().filter(|one| of_user(one.uid)));
             let nobody = (!self.has_unknown).then_some(Reason::NoSuchEvent);
             reasons.extend(excluded.map(Reason::Excluded).or(nobody));
         }
@@ -318,18 +325,18 @@ fn is_library(path: &Path) -> bool {
 }
 
 /// Returns the path of a process's program, as it was when it was started (proc_pid_exe(5)).
-fn executable(folder: &Path) -> Option<PathBuf> {
+fn executable_path(folder: &Path) -> Option<PathBuf> {
     let path = fs::read_link(folder.join("exe")).ok()?;
     let bytes = path.as_os_str().as_bytes();
     Some(OsStr::from_bytes(bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)).into())
 }
 
 /// A reason, and the user's own candidates to which it applies.
-type Kind = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
+type ReasonRule = (fn(Vec<ProcessName>) -> Reason, fn(&Candidate) -> bool);
 
 impl Candidate {
     /// At most one of them is that of a candidate.
-    const KINDS: [Kind; 5] = [
+    const REASON_RULES: [ReasonRule; 5] = [
         (Reason::Static, |one| one.is_static && !one.has_library),
         (Reason::WithoutLibrary, |one| !one.is_static && !one.has_library),
         (Reason::OtherWindow, |one| one.has_library && one.is_in_window == Some(false)),
@@ -339,22 +346,24 @@ impl Candidate {
 }
 
 /// Returns the names of the processes, sorted; `None`: there are none.
-fn names_of<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> Option<Vec<ProcessName>> {
+fn sorted_processes<'a>(
+    candidates: impl Iterator<Item = &'a Candidate>,
+) -> Option<Vec<ProcessName>> {
     let mut processes: Vec<_> = candidates.map(|one| one.process.clone()).collect();
     processes.sort();
     (!processes.is_empty()).then_some(processes)
 }
 
 /// Full names of events, with the levels of their descriptions; none if unknown.
-type Points = BTreeMap<String, Vec<u8>>;
+type EventLevels = BTreeMap<String, Vec<u8>>;
 
 /// Instrumentation points of files, each read once.
 #[derive(Debug, Default)]
-struct Files(HashMap<(u64, u64), Rc<Points>>);
+struct InstrumentationCache(HashMap<(u64, u64), Rc<EventLevels>>);
 
-impl Files {
+impl InstrumentationCache {
     /// Points of the file at `path` below `root`, which reaches other mount namespaces.
-    fn points(&mut self, root: &Path, path: &Path) -> Rc<Points> {
+    fn points(&mut self, root: &Path, path: &Path) -> Rc<EventLevels> {
         let inside = root.join(path.strip_prefix("/").unwrap_or(path));
         let Ok(status) = fs::metadata(&inside) else { return Rc::default() };
         let key = (status.dev(), status.ino());
@@ -364,15 +373,16 @@ impl Files {
         if self.0.len() >= FILES_MAX {
             return Rc::default();
         }
-        let module = elf::read(&inside).filter(elf::Module::has_events);
-        let points = Rc::new(module.map(points_of).unwrap_or_default());
+        let module = elf::read_module(&inside).filter(elf::Module::has_events);
+        let points = Rc::new(module.map(event_levels_of).unwrap_or_default());
         self.0.insert(key, Rc::clone(&points));
         points
     }
 }
 
-fn points_of(module: elf::Module) -> Points {
-    let mut points: Points = module.points.into_iter().map(|name| (name, Vec::new())).collect();
+fn event_levels_of(module: elf::Module) -> EventLevels {
+    let mut points: EventLevels =
+        module.points.into_iter().map(|name| (name, Vec::new())).collect();
     for event in module.events.into_iter().flatten() {
         if let Some(levels) = points.get_mut(&event.full_name()) {
             levels.push(event.level);
@@ -387,13 +397,13 @@ mod tests {
 
     use super::*;
 
-    fn process(pid: u32) -> ProcessName {
+    fn build_process(pid: u32) -> ProcessName {
         ProcessName { pid, name: format!("app{pid}") }
     }
 
-    fn candidate(pid: u32) -> Candidate {
+    fn build_candidate(pid: u32) -> Candidate {
         Candidate {
-            process: process(pid),
+            process: build_process(pid),
             uid: 7,
             is_static: false,
             has_library: true,
@@ -403,7 +413,7 @@ mod tests {
         }
     }
 
-    fn facts(candidates: impl Into<Vec<Candidate>>) -> Facts {
+    fn build_facts(candidates: impl Into<Vec<Candidate>>) -> Facts {
         Facts {
             candidates: candidates.into(),
             names: BTreeSet::from(["myapp:request".to_owned()]),
@@ -411,57 +421,57 @@ mod tests {
         }
     }
 
-    fn reasons(facts: &Facts) -> Vec<Reason> {
+    fn find_reasons(facts: &Facts) -> Vec<Reason> {
         facts.reasons(&Selection::all(), &CoveredUsers::These([7].into()))
     }
 
     #[test]
     fn every_process_has_the_reason_that_applies_to_it() {
         let outside = Some(false);
-        let without = Candidate { has_library: false, is_in_window: outside, ..candidate(2) };
-        let mut facts = facts([
-            candidate(1),
+        let without = Candidate { has_library: false, is_in_window: outside, ..build_candidate(2) };
+        let mut facts = build_facts([
+            build_candidate(1),
             without.clone(),
-            Candidate { process: process(3), is_static: true, ..without.clone() },
-            Candidate { process: process(4), uid: 8, ..without.clone() },
-            Candidate { is_filtered: true, ..candidate(6) },
-            Candidate { is_in_window: outside, ..candidate(7) },
-            Candidate { is_static: true, ..candidate(8) },
-            Candidate { is_selected: false, ..candidate(9) },
-            Candidate { is_selected: false, process: process(10), uid: 8, ..without },
+            Candidate { process: build_process(3), is_static: true, ..without.clone() },
+            Candidate { process: build_process(4), uid: 8, ..without.clone() },
+            Candidate { is_filtered: true, ..build_candidate(6) },
+            Candidate { is_in_window: outside, ..build_candidate(7) },
+            Candidate { is_static: true, ..build_candidate(8) },
+            Candidate { is_selected: false, ..build_candidate(9) },
+            Candidate { is_selected: false, process: build_process(10), uid: 8, ..without },
         ]);
-        facts.other_versions = BTreeMap::from([(0, vec![process(5)])]);
+        facts.other_versions = BTreeMap::from([(0, vec![build_process(5)])]);
         assert_eq!(
-            reasons(&facts),
+            find_reasons(&facts),
             [
-                Reason::Static(vec![process(3)]),
-                Reason::WithoutLibrary(vec![process(2)]),
-                Reason::OtherWindow(vec![process(7)]),
-                Reason::NothingPassedFilters(vec![process(6)]),
-                Reason::NotExecuted(vec![process(1), process(8)]),
-                Reason::OtherUser { uid: 8, processes: vec![process(4)] },
-                Reason::OtherVersion { version: 0, processes: vec![process(5)] },
+                Reason::Static(vec![build_process(3)]),
+                Reason::WithoutLibrary(vec![build_process(2)]),
+                Reason::OtherWindow(vec![build_process(7)]),
+                Reason::NothingPassedFilters(vec![build_process(6)]),
+                Reason::NotExecuted(vec![build_process(1), build_process(8)]),
+                Reason::OtherUser { uid: 8, processes: vec![build_process(4)] },
+                Reason::OtherVersion { version: 0, processes: vec![build_process(5)] },
             ]
         );
-        assert_eq!(reasons(&Facts::default()), [Reason::NoSuchEvent]);
+        assert_eq!(find_reasons(&Facts::default()), [Reason::NoSuchEvent]);
     }
 
     #[test]
     fn excluded_processes_are_named_where_nobody_else_has_the_events() {
-        let excluded = Candidate { is_selected: false, ..candidate(1) };
-        let others = Candidate { uid: 8, process: process(2), ..excluded.clone() };
+        let excluded = Candidate { is_selected: false, ..build_candidate(1) };
+        let others = Candidate { uid: 8, process: build_process(2), ..excluded.clone() };
         assert_eq!(
-            reasons(&facts([excluded, others.clone()])),
-            [Reason::Excluded(vec![process(1)])]
+            find_reasons(&build_facts([excluded, others.clone()])),
+            [Reason::Excluded(vec![build_process(1)])]
         );
-        assert_eq!(reasons(&facts([others])), [Reason::NoSuchEvent]);
+        assert_eq!(find_reasons(&build_facts([others])), [Reason::NoSuchEvent]);
     }
 
     #[test]
     fn nothing_is_claimed_of_what_is_not_known() {
-        let anywhere = Candidate { is_in_window: None, ..candidate(1) };
-        assert_eq!(reasons(&facts([anywhere])), []);
-        assert_eq!(reasons(&Facts { has_unknown: true, ..Facts::default() }), []);
+        let anywhere = Candidate { is_in_window: None, ..build_candidate(1) };
+        assert_eq!(find_reasons(&build_facts([anywhere])), []);
+        assert_eq!(find_reasons(&Facts { has_unknown: true, ..Facts::default() }), []);
     }
 
     #[test]
@@ -502,7 +512,7 @@ mod tests {
         let on = Some(patterns.iter().map(RuleSpec::new).collect());
         let channel = ChannelSpec { on, ..ChannelSpec::default() };
         let selection = Selection::of(std::iter::once(&channel));
-        let facts = facts([]);
+        let facts = build_facts([]);
         let unmatched = |pattern: &str, near: Option<&str>| Reason::UnmatchedRule {
             pattern: pattern.to_owned(),
             near: near.map(str::to_owned),
@@ -516,7 +526,7 @@ mod tests {
 
     #[test]
     fn sentences_name_a_bounded_number_of_processes_and_escape_names() {
-        let mut processes: Vec<ProcessName> = (1..=10).map(process).collect();
+        let mut processes: Vec<ProcessName> = (1..=10).map(build_process).collect();
         processes[0].name = "a\x1b[1m".to_owned();
         let text = Reason::WithoutLibrary(processes).to_string();
         assert!(

@@ -73,7 +73,7 @@ pub enum Reason {
 
 impl ProcessName {
     pub(super) fn of(pid: u32) -> Self {
-        Self { pid, name: processes::name_of(pid) }
+        Self { pid, name: processes::command_name_of(pid) }
     }
 }
 
@@ -159,7 +159,7 @@ impl Display for Reason {
             Self::OtherVersion { version, processes } => write!(
                 formatter,
                 "these processes use a libtrackway.so {} than this trackway: {}",
-                library_versions::age(*version),
+                library_versions::describe_age(*version),
                 Listed(processes)
             ),
             Self::UnmatchedRule { pattern, near, .. } => {
@@ -251,7 +251,9 @@ impl Reason {
             Self::OtherUser { .. } => {
                 Some("record as that user, or as root with trackway session create --user")
             }
-            Self::OtherVersion { version, .. } => Some(library_versions::advice(*version)),
+            Self::OtherVersion { version, .. } => {
+                Some(library_versions::remedy_for_version(*version))
+            }
             Self::NotExecuted(_) | Self::Stopped { .. } | Self::UnmatchedRule { .. } => None,
         }
     }

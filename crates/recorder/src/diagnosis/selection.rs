@@ -28,7 +28,7 @@ struct ChannelSelection {
 
 /// The treatment of an event that a process executes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Fate {
+pub(super) enum EventOutcome {
     /// No channel selects it.
     Unselected,
     /// It is recorded if it passes filters.
@@ -39,7 +39,7 @@ pub(super) enum Fate {
 
 /// The treatment of a process by a recording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ProcessFate {
+pub(super) enum ProcessOutcome {
     /// A channel does.
     Selected,
     /// The process rules of every channel exclude it.
@@ -50,7 +50,7 @@ pub(super) enum ProcessFate {
 
 /// The properties of a process that process rules use.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Subject<'a> {
+pub(super) struct ProcessProperties<'a> {
     /// Its process-id namespace and its id in there; `None`: not known.
     pub(super) id: Option<(u64, u32)>,
     /// Path of its program; `None`: not known.
@@ -74,30 +74,41 @@ impl Selection {
     }
 
     /// Returns the best treatment of a process by a channel.
-    pub(super) fn process_fate(&self, subject: &Subject<'_>) -> ProcessFate {
-        let fates = || self.0.iter().map(|channel| channel.process_fate(subject));
-        match fates().find(|fate| *fate == ProcessFate::Selected) {
+    pub(super) fn process_outcome(&self, subject: &ProcessProperties<'_>) -> ProcessOutcome {
+        let fates = || self.0.iter().map(|channel| channel.process_outcome(subject));
+        match fates().find(|fate| *fate == ProcessOutcome::Selected) {
             Some(fate) => fate,
-            None if fates().any(|fate| fate == ProcessFate::Unknown) => ProcessFate::Unknown,
-            None => ProcessFate::Excluded,
+            None if fates().any(|fate| fate == ProcessOutcome::Unknown) => ProcessOutcome::Unknown,
+            None => ProcessOutcome::Excluded,
         }
     }
 
     /// Returns the treatment of an event of this process: the best that a channel has for it.
-    pub(super) fn fate(&self, subject: &Subject<'_>, event: &str, levels: &[u8]) -> Fate {
-        let takes =
-            |channel: &&ChannelSelection| channel.process_fate(subject) == ProcessFate::Selected;
-        self.best(takes, event, levels)
+    pub(super) fn event_outcome(
+        &self,
+        subject: &ProcessProperties<'_>,
+        event: &str,
+        levels: &[u8],
+    ) -> EventOutcome {
+        let takes = |channel: &&ChannelSelection| {
+            channel.process_outcome(subject) == ProcessOutcome::Selected
+        };
+        self.best_outcome(takes, event, levels)
     }
 
     /// Returns the treatment of an event, whatever the process rules are.
-    pub(super) fn fate_in_any_process(&self, event: &str, levels: &[u8]) -> Fate {
-        self.best(|_| true, event, levels)
+    pub(super) fn outcome_in_any_process(&self, event: &str, levels: &[u8]) -> EventOutcome {
+        self.best_outcome(|_| true, event, levels)
     }
 
-    fn best(&self, takes: impl Fn(&&ChannelSelection) -> bool, event: &str, levels: &[u8]) -> Fate {
-        let fates = self.0.iter().filter(takes).map(|channel| channel.fate(event, levels));
-        fates.max().unwrap_or(Fate::Unselected)
+    fn best_outcome(
+        &self,
+        takes: impl Fn(&&ChannelSelection) -> bool,
+        event: &str,
+        levels: &[u8],
+    ) -> EventOutcome {
+        let fates = self.0.iter().filter(takes).map(|channel| channel.event_outcome(event, levels));
+        fates.max().unwrap_or(EventOutcome::Unselected)
     }
 }
 
@@ -113,37 +124,37 @@ impl ChannelSelection {
         }
     }
 
-    fn process_fate(&self, subject: &Subject<'_>) -> ProcessFate {
+    fn process_outcome(&self, subject: &ProcessProperties<'_>) -> ProcessOutcome {
         let has = |kind: &str| self.processes.lines().any(|line| line.starts_with(kind));
         let is_unknown = subject.id.is_none() && (has("pid=") || has("ns="))
             || subject.executable.is_none() && has("exe=");
         if is_unknown {
-            return ProcessFate::Unknown;
+            return ProcessOutcome::Unknown;
         }
         let (pid_namespace, pid) = subject.id.unwrap_or_default();
         let executable =
             subject.executable.map_or(&b""[..], |path| path.as_os_str().as_encoded_bytes());
         let facts = ProcessFacts { pid, pid_namespace, executable };
         match ProcessRules::new(self.processes.as_bytes()).selects(&facts) {
-            true => ProcessFate::Selected,
-            false => ProcessFate::Excluded,
+            true => ProcessOutcome::Selected,
+            false => ProcessOutcome::Excluded,
         }
     }
 
-    fn fate(&self, event: &str, levels: &[u8]) -> Fate {
-        if !selects(&self.rules, event, levels) {
-            Fate::Unselected
-        } else if self.filtered.iter().any(|rules| selects(rules, event, levels)) {
-            Fate::Filtered
+    fn event_outcome(&self, event: &str, levels: &[u8]) -> EventOutcome {
+        if !rules_select(&self.rules, event, levels) {
+            EventOutcome::Unselected
+        } else if self.filtered.iter().any(|rules| rules_select(rules, event, levels)) {
+            EventOutcome::Filtered
         } else {
-            Fate::Recorded
+            EventOutcome::Recorded
         }
     }
 }
 
 /// Returns true if event rules select an event of one of these levels; of any level, if none is
 /// known.
-pub(super) fn selects(rules: &str, event: &str, levels: &[u8]) -> bool {
+pub(super) fn rules_select(rules: &str, event: &str, levels: &[u8]) -> bool {
     let (provider, name) = event.split_once(':').unwrap_or((event, ""));
     let (provider, name) = (provider.as_bytes(), name.as_bytes());
     let rules = Rules::new(rules.as_bytes());
@@ -159,9 +170,9 @@ mod tests {
 
     use super::*;
 
-    const PROCESS: Subject<'_> = Subject { id: Some((1, 7)), executable: None };
+    const PROCESS: ProcessProperties<'_> = ProcessProperties { id: Some((1, 7)), executable: None };
 
-    fn channel(on: &[&str], filters: &[&str]) -> ChannelSpec {
+    fn build_channel(on: &[&str], filters: &[&str]) -> ChannelSpec {
         ChannelSpec {
             on: Some(on.iter().map(|pattern| RuleSpec::new(*pattern)).collect()),
             filters: filters.iter().map(|text| FilterSpec::new(text)).collect(),
@@ -169,25 +180,31 @@ mod tests {
         }
     }
 
-    fn fates(channels: &[ChannelSpec], events: &[&str]) -> Vec<Fate> {
+    fn event_outcomes(channels: &[ChannelSpec], events: &[&str]) -> Vec<EventOutcome> {
         let selection = Selection::of(channels.iter());
-        events.iter().map(|event| selection.fate(&PROCESS, event, &[6])).collect()
+        events.iter().map(|event| selection.event_outcome(&PROCESS, event, &[6])).collect()
     }
 
     #[test]
     fn an_event_is_recorded_where_one_channel_selects_and_does_not_filter_it() {
         let events = ["app:request", "app:noise", "db:query"];
-        let filtered = channel(&["app:*"], &["app:request: n > 5"]);
-        let plain = channel(&["*", "!app:noise"], &[]);
-        use Fate::{Filtered, Recorded, Unselected};
+        let filtered = build_channel(&["app:*"], &["app:request: n > 5"]);
+        let plain = build_channel(&["*", "!app:noise"], &[]);
+        use EventOutcome::{Filtered, Recorded, Unselected};
         assert_eq!(
-            fates(std::slice::from_ref(&filtered), &events),
+            event_outcomes(std::slice::from_ref(&filtered), &events),
             [Filtered, Recorded, Unselected]
         );
-        assert_eq!(fates(std::slice::from_ref(&plain), &events), [Recorded, Unselected, Recorded]);
-        let both = fates(&[plain, filtered], &events);
+        assert_eq!(
+            event_outcomes(std::slice::from_ref(&plain), &events),
+            [Recorded, Unselected, Recorded]
+        );
+        let both = event_outcomes(&[plain, filtered], &events);
         assert_eq!(both, [Recorded; 3], "what one channel excludes, the other selects");
-        assert_eq!(fates(&[channel(&["app:*"], &["n > 5"])], &events[..1]), [Filtered]);
+        assert_eq!(
+            event_outcomes(&[build_channel(&["app:*"], &["n > 5"])], &events[..1]),
+            [Filtered]
+        );
     }
 
     #[test]
@@ -197,33 +214,38 @@ mod tests {
         let spec = ChannelSpec { on: Some(vec![rule]), ..ChannelSpec::default() };
         let selection = Selection::of(std::iter::once(&spec));
         for (levels, fate) in [
-            (&[6][..], Fate::Unselected),
-            (&[4], Fate::Recorded),
-            (&[6, 4], Fate::Recorded),
-            (&[], Fate::Recorded),
+            (&[6][..], EventOutcome::Unselected),
+            (&[4], EventOutcome::Recorded),
+            (&[6, 4], EventOutcome::Recorded),
+            (&[], EventOutcome::Recorded),
         ] {
-            assert_eq!(selection.fate(&PROCESS, "app:request", levels), fate, "{levels:?}");
+            assert_eq!(
+                selection.event_outcome(&PROCESS, "app:request", levels),
+                fate,
+                "{levels:?}"
+            );
         }
     }
 
     #[test]
     fn process_rules_exclude_processes_unless_another_channel_selects_them() {
-        let of_nginx = ChannelSpec { executables: vec!["nginx".into()], ..channel(&["a"], &[]) };
-        let of_all = channel(&["b"], &[]);
-        let nginx = Subject { id: None, executable: Some(Path::new("/usr/sbin/nginx")) };
-        let other = Subject { executable: Some(Path::new("/bin/nginx-like")), ..nginx };
-        let unknown = Subject { executable: None, ..nginx };
+        let of_nginx =
+            ChannelSpec { executables: vec!["nginx".into()], ..build_channel(&["a"], &[]) };
+        let of_all = build_channel(&["b"], &[]);
+        let nginx = ProcessProperties { id: None, executable: Some(Path::new("/usr/sbin/nginx")) };
+        let other = ProcessProperties { executable: Some(Path::new("/bin/nginx-like")), ..nginx };
+        let unknown = ProcessProperties { executable: None, ..nginx };
         let one = Selection::of(std::iter::once(&of_nginx));
         let both = Selection::of([&of_nginx, &of_all].into_iter());
-        assert_eq!(one.process_fate(&nginx), ProcessFate::Selected);
-        assert_eq!(one.process_fate(&other), ProcessFate::Excluded);
-        assert_eq!(one.process_fate(&unknown), ProcessFate::Unknown);
-        assert_eq!(both.process_fate(&other), ProcessFate::Selected);
-        assert_eq!(both.fate(&other, "a:x", &[]), Fate::Unselected);
-        assert_eq!(both.fate(&nginx, "a:x", &[]), Fate::Recorded);
-        assert_eq!(one.fate_in_any_process("a:x", &[]), Fate::Recorded);
+        assert_eq!(one.process_outcome(&nginx), ProcessOutcome::Selected);
+        assert_eq!(one.process_outcome(&other), ProcessOutcome::Excluded);
+        assert_eq!(one.process_outcome(&unknown), ProcessOutcome::Unknown);
+        assert_eq!(both.process_outcome(&other), ProcessOutcome::Selected);
+        assert_eq!(both.event_outcome(&other, "a:x", &[]), EventOutcome::Unselected);
+        assert_eq!(both.event_outcome(&nginx, "a:x", &[]), EventOutcome::Recorded);
+        assert_eq!(one.outcome_in_any_process("a:x", &[]), EventOutcome::Recorded);
         let gone = ChannelSpec { pids: vec![u32::MAX >> 1], ..ChannelSpec::default() };
         let gone = Selection::of(std::iter::once(&gone));
-        assert_eq!(gone.process_fate(&PROCESS), ProcessFate::Excluded, "it has ended");
+        assert_eq!(gone.process_outcome(&PROCESS), ProcessOutcome::Excluded, "it has ended");
     }
 }

@@ -57,7 +57,7 @@ mod label {
 }
 
 /// Reads the events that a file describes; `None` if one of them cannot be read.
-pub(crate) fn events<'data, R: ReadRef<'data>>(
+pub(crate) fn read_events<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
 ) -> Option<Vec<EventDescription>> {
     let Some(section) = file.section_by_name(SECTION) else { return Some(Vec::new()) };
@@ -86,7 +86,7 @@ impl<'data> Image<'data> {
             Some((segment.address(), segment.data().ok()?))
         };
         let pieces = file.segments().take(PIECES_MAX).filter_map(piece).collect();
-        Self { pieces, relocated: relocated(file) }
+        Self { pieces, relocated: compute_relocations(file) }
     }
 
     fn bytes(&self, at: u64) -> Option<&'data [u8]> {
@@ -167,7 +167,9 @@ impl<'data> Image<'data> {
 
 /// Returns the values that the dynamic loader would fill in, were the file at its own addresses.
 /// (Packed values, as with DT_RELR, are in the data already.)
-fn relocated<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -> HashMap<u64, u64> {
+fn compute_relocations<'data>(
+    file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>,
+) -> HashMap<u64, u64> {
     let symbols = file.dynamic_symbol_table();
     let relocations = file.dynamic_relocations().into_iter().flatten();
     let value = |relocation: &object::Relocation| {

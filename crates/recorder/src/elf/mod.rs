@@ -40,7 +40,7 @@ pub(crate) const MULTIARCH: &str = if cfg!(target_arch = "aarch64") {
 pub(crate) const HAS_POINTS: bool = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
 
 /// The function that the header calls at the start of a program, weakly.
-const REGISTER: &str = "trackway_abi_register";
+const REGISTER_SYMBOL: &str = "trackway_abi_register";
 
 /// The properties of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -65,15 +65,15 @@ impl Module {
 }
 
 /// Reads the 64-bit ELF file at `path`; `None` if it is none (a script, say).
-pub fn read(path: &Path) -> Option<Module> {
+pub fn read_module(path: &Path) -> Option<Module> {
     let status = fs::metadata(path).ok()?;
     if !status.is_file() || status.len() > FILE_BYTES_MAX {
         return None;
     }
-    parse(&ReadCache::new(fs::File::open(path).ok()?))
+    parse_module(&ReadCache::new(fs::File::open(path).ok()?))
 }
 
-fn parse<'data, R: ReadRef<'data>>(bytes: R) -> Option<Module> {
+fn parse_module<'data, R: ReadRef<'data>>(bytes: R) -> Option<Module> {
     let file = ElfFile64::<Endianness, R>::parse(bytes).ok()?;
     let endian = file.endian();
     let segments = file.elf_program_headers();
@@ -89,11 +89,11 @@ fn parse<'data, R: ReadRef<'data>>(bytes: R) -> Option<Module> {
     Some(Module {
         is_static: executable && !has(PT_INTERP) && !is_library(&file),
         points,
-        events: event_notes::events(&file),
-        needed: needed(&file, bytes).unwrap_or_default(),
+        events: event_notes::read_events(&file),
+        needed: needed_libraries(&file, bytes).unwrap_or_default(),
         registers: file
             .dynamic_symbols()
-            .any(|symbol| symbol.is_undefined() && symbol.name() == Ok(REGISTER)),
+            .any(|symbol| symbol.is_undefined() && symbol.name() == Ok(REGISTER_SYMBOL)),
     })
 }
 
@@ -102,7 +102,7 @@ fn is_library<'data>(file: &ElfFile64<'data, Endianness, impl ReadRef<'data>>) -
     file.dynamic_symbols().next().is_some()
 }
 
-fn needed<'data, R: ReadRef<'data>>(
+fn needed_libraries<'data, R: ReadRef<'data>>(
     file: &ElfFile64<'data, Endianness, R>,
     bytes: R,
 ) -> Option<Vec<String>> {
@@ -149,7 +149,7 @@ fn read_notes(mut data: &[u8], points: &mut BTreeSet<String>) {
 /// The events and points of `files` and the libraries that they need, as far as those lie in the
 /// usual folders or beside the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Reach {
+pub struct ProgramInstrumentation {
     /// Names of instrumentation points: `provider:name`.
     pub points: BTreeSet<String>,
     /// Events that they describe.
@@ -161,18 +161,18 @@ pub struct Reach {
 }
 
 /// Examines `files` and the libraries that they need.
-pub fn reach(files: &[PathBuf]) -> Reach {
+pub fn scan_instrumentation(files: &[PathBuf]) -> ProgramInstrumentation {
     let usual = [format!("/lib/{MULTIARCH}"), format!("/usr/lib/{MULTIARCH}")];
     let usual = usual.iter().map(String::as_str).chain(["/lib64", "/usr/lib", "/usr/local/lib"]);
     let extra = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
-    let mut reach = Reach::default();
+    let mut reach = ProgramInstrumentation::default();
     let mut seen: HashSet<PathBuf> = HashSet::new();
     let mut open: VecDeque<PathBuf> = files.iter().cloned().collect();
     while let Some(path) = open.pop_front() {
         if seen.len() >= LIBRARIES_MAX || !seen.insert(path.clone()) {
             continue;
         }
-        let Some(module) = read(&path) else { continue };
+        let Some(module) = read_module(&path) else { continue };
         reach.points.extend(module.points);
         reach.hides_events |= module.events.is_none();
         reach.events.extend(module.events.into_iter().flatten());
@@ -195,12 +195,12 @@ pub fn reach(files: &[PathBuf]) -> Reach {
 /// Returns the name of the AddressSanitizer runtime that the program at `path` needs: the program
 /// refuses to run if another library is loaded before it. Clang links it statically by default,
 /// which is no problem.
-pub fn sanitizer(path: &Path) -> Option<String> {
-    read(path)?.needed.into_iter().find(|name| name.starts_with("libasan.so"))
+pub fn needed_sanitizer(path: &Path) -> Option<String> {
+    read_module(path)?.needed.into_iter().find(|name| name.starts_with("libasan.so"))
 }
 
 /// Returns the interpreter of a script: the text after `#!`.
-pub fn interpreter(path: &Path) -> Option<PathBuf> {
+pub fn script_interpreter(path: &Path) -> Option<PathBuf> {
     use std::io::Read;
     let mut head = [0; 256];
     let count = fs::File::open(path).ok()?.read(&mut head).ok()?;
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn this_program_is_dynamic_and_needs_libc() {
-        let module = read(&std::env::current_exe().unwrap()).unwrap();
+        let module = read_module(&std::env::current_exe().unwrap()).unwrap();
         assert!(!module.is_static);
         assert!(module.needed.iter().any(|name| name.starts_with("libc.so")), "{module:?}");
     }
@@ -233,12 +233,12 @@ mod tests {
         let folder = trackway_testkit::TemporaryFolder::new_in(&std::env::temp_dir());
         let large = folder.path().join("large");
         fs::copy(std::env::current_exe().unwrap(), &large).unwrap();
-        let own = read(&large).unwrap();
+        let own = read_module(&large).unwrap();
         fs::File::options().write(true).open(&large).unwrap().set_len(LARGE_BYTES).unwrap();
         let Some(before) = bytes_read() else {
             return eprintln!("skipped, because the kernel does not count what is read");
         };
-        assert_eq!(read(&large), Some(own));
+        assert_eq!(read_module(&large), Some(own));
         let read = bytes_read().unwrap() - before;
         assert!(read < LARGE_BYTES / 8, "{read} bytes");
     }
@@ -247,7 +247,7 @@ mod tests {
     fn damaged_files_say_nothing() {
         let bytes = fs::read("/proc/self/exe").unwrap();
         for cut in [0, 4, 63, 64, 200, 5000] {
-            let _ = parse(&bytes[..cut]);
+            let _ = parse_module(&bytes[..cut]);
         }
         let mut points = BTreeSet::new();
         read_notes(&[0xff; 64], &mut points);

@@ -12,9 +12,9 @@ use trackway_schema::EventDescription;
 use trackway_session::{FilterObject, FilterSource, FilterSpec};
 use trackway_window::Window;
 
-use crate::elf::Reach;
+use crate::elf::ProgramInstrumentation;
 use crate::error::RecordError;
-use crate::filters::publish::{GENERIC_BYTES_MAX, known, layouts_of, selects};
+use crate::filters::publish::{GENERIC_BYTES_MAX, layouts_of, registered_events, rules_select};
 use crate::filters::scope::names_kernel_context;
 use crate::window::settings::ChannelSettings;
 
@@ -28,29 +28,29 @@ const HINTS_MAX: usize = 4;
 /// # Errors
 ///
 /// The first invalid filter.
-pub(crate) fn check(
+pub(crate) fn check_channel_filters(
     settings: &ChannelSettings,
     window: &Window,
-    program: &Reach,
+    program: &ProgramInstrumentation,
     is_taken: impl Fn(&FilterSpec) -> bool,
 ) -> Result<Vec<String>, RecordError> {
     let open = settings.filters.iter().filter(|filter| !is_taken(filter));
-    check_some(&open.cloned().collect::<Vec<_>>(), &settings.rules, window, program)
+    check_filters(&open.cloned().collect::<Vec<_>>(), &settings.rules, window, program)
 }
 
 /// Checks filters of a channel with these rules.
-pub(crate) fn check_some(
+pub(crate) fn check_filters(
     filters: &[FilterSpec],
     rules: &str,
     window: &Window,
-    program: &Reach,
+    program: &ProgramInstrumentation,
 ) -> Result<Vec<String>, RecordError> {
     if filters.is_empty() {
         return Ok(Vec::new());
     }
-    let events = known(window, rules);
+    let events = registered_events(window, rules);
     let of_program: Vec<_> =
-        program.events.iter().filter(|event| selects(rules, event)).cloned().collect();
+        program.events.iter().filter(|event| rules_select(rules, event)).cloned().collect();
     let mut hints = Vec::new();
     for filter in filters {
         // The file is current; events in the window may be of an earlier build.
@@ -62,7 +62,7 @@ pub(crate) fn check_some(
         if let FilterSource::Expression(text) = &filter.source
             && names_kernel_context(text)
         {
-            return Err(RecordError::Filter(of_kernel(text)));
+            return Err(RecordError::Filter(format_kernel_context(text)));
         }
         if layouts.is_empty() || program.hides_events {
             continue;
@@ -72,18 +72,19 @@ pub(crate) fn check_some(
             FilterSource::Expression(text) => {
                 let unmet = check_for(text, &layouts).err();
                 if unmet.is_none() {
-                    hints.extend(perhaps_not_meant(text, &layouts)?);
+                    hints.extend(find_probable_mistakes(text, &layouts)?);
                 }
                 unmet.map(|error| {
-                    let message = what_none_has(text, &error);
-                    (are_own || is_likely(&error), message, refused(text, error, names_events))
+                    let message = format_general_mismatch(text, &error);
+                    let is_sure = are_own || is_probable_misspelling(&error);
+                    (is_sure, message, format_mismatch(text, error, names_events))
                 })
             }
             FilterSource::Object(object) => {
-                let unmet = unmet_by_all(object, &layouts)?;
+                let unmet = find_missing_field(object, &layouts)?;
                 unmet.map(|lack| {
-                    let message = lack.message.clone();
-                    (are_own || lack.is_near, message, lacking(object, lack, names_events))
+                    let (is_sure, message) = (are_own || lack.is_near, lack.message.clone());
+                    (is_sure, message, format_missing_field(object, lack, names_events))
                 })
             }
             _ => None,
@@ -133,19 +134,19 @@ pub(crate) fn explain_losses<'filter>(
 }
 
 /// Returns true if a filter fits one of these events.
-pub(crate) fn is_met(filter: &FilterSpec, known: &[EventDescription]) -> bool {
+pub(crate) fn fits_any_event(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     let layouts = layouts_of(filter, known);
     match &filter.source {
         FilterSource::Expression(text) => check_for(text, &layouts).is_ok(),
         FilterSource::Object(object) => {
-            unmet_by_all(object, &layouts).is_ok_and(|lack| lack.is_none())
+            find_missing_field(object, &layouts).is_ok_and(|lack| lack.is_none())
         }
         _ => false,
     }
 }
 
 /// Returns the message for a filter that uses a kernel context on user events.
-fn of_kernel(text: &str) -> String {
+fn format_kernel_context(text: &str) -> String {
     let layout = Layout { contexts: Layout::program_contexts(), ..Layout::default() };
     let compiled = compile_for_any(text, &[layout], GENERIC_BYTES_MAX);
     let why = compiled.err().map_or_else(|| text.to_owned(), |error| error.render(text));
@@ -153,7 +154,7 @@ fn of_kernel(text: &str) -> String {
 }
 
 /// Returns the probable mistakes in a filter for these events, as lines of text.
-fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, RecordError> {
+fn find_probable_mistakes(text: &str, layouts: &[Layout]) -> Result<Vec<String>, RecordError> {
     let compiled = compile_for_any(text, layouts, GENERIC_BYTES_MAX);
     let warnings = compiled.map_err(|error| RecordError::Filter(error.render(text)))?.warnings;
     let shown = warnings.iter().take(HINTS_MAX);
@@ -166,7 +167,7 @@ fn perhaps_not_meant(text: &str, layouts: &[Layout]) -> Result<Vec<String>, Reco
 }
 
 /// Returns the part of a filter in C that all of these events lack.
-fn unmet_by_all(
+fn find_missing_field(
     object: &FilterObject,
     layouts: &[Layout],
 ) -> Result<Option<MissingField>, RecordError> {
@@ -176,7 +177,7 @@ fn unmet_by_all(
 }
 
 /// Returns the error for a filter in C that does not fit, as lines of text.
-fn lacking(object: &FilterObject, lack: MissingField, names_events: bool) -> String {
+fn format_missing_field(object: &FilterObject, lack: MissingField, names_events: bool) -> String {
     let (file, MissingField { message, hint, .. }) = (&object.file, lack);
     let hint = match names_events {
         true => hint,
@@ -186,12 +187,12 @@ fn lacking(object: &FilterObject, lack: MissingField, names_events: bool) -> Str
 }
 
 /// Returns true if the error is probably a misspelling.
-fn is_likely(error: &Error) -> bool {
+fn is_probable_misspelling(error: &Error) -> bool {
     error.topic != Topic::Unknown || error.suggestion.is_some()
 }
 
 /// Returns the error of a filter for events of other programs as text, without naming one of them.
-fn what_none_has(text: &str, error: &Error) -> String {
+fn format_general_mismatch(text: &str, error: &Error) -> String {
     let named = text.get(error.span.from..error.span.to).unwrap_or_default();
     match error.subject {
         Some(Subject::Name | Subject::Part) => format!("none has '{named}'"),
@@ -200,7 +201,7 @@ fn what_none_has(text: &str, error: &Error) -> String {
 }
 
 /// Returns the error for a filter that does not fit, as lines of text.
-fn refused(text: &str, mut error: Error, names_events: bool) -> String {
+fn format_mismatch(text: &str, mut error: Error, names_events: bool) -> String {
     if !names_events {
         let hint = "if it is about events that come later, name them: PATTERN: EXPR";
         let has = error.hint.take().map(|has| format!("{has}; {hint}"));

@@ -6,14 +6,14 @@
 //! goes into the other half: a half is overwritten only after the generation was raised past its
 //! block, and a process that has copied bytes checks the generation again.
 //!
-//! While the slot is free, the word has the place of that memory ([`Filters::leave`]).
+//! While the slot is free, the word has the place of that memory ([`Filters::publish_area`]).
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trackway_abi::session::{Session, filters_place, filters_word, flag};
 use trackway_abi::window::{GRANULE_BYTES, granule};
-use trackway_filter::applications::with_applications;
+use trackway_filter::applications::add_application_contexts;
 use trackway_filter::compile::compile_for_any;
 use trackway_filter::layout::Layout;
 use trackway_jit::block::{self, BLOCK_BYTES_MAX, Entry};
@@ -40,7 +40,7 @@ const _: () =
 /// A channel's filters as they are in force.
 #[derive(Debug, Default)]
 pub(crate) struct Filters {
-    list: Vec<Compiled>,
+    list: Vec<PublishedFilter>,
     /// The channel's rules, as `trackway_schema::Rules` reads them: no filter need be compiled for
     /// events that they do not select.
     rules: String,
@@ -54,7 +54,7 @@ pub(crate) struct Filters {
 
 /// A filter, with its compiled form.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Compiled {
+struct PublishedFilter {
     spec: FilterSpec,
     /// Identity of the filter whose state it continues: never 0, and unique.
     id: u64,
@@ -91,14 +91,14 @@ impl Filters {
     }
 
     /// Compiles filters for these events, too, before they are registered.
-    pub(crate) fn expect(&mut self, events: &[EventDescription]) {
+    pub(crate) fn add_expected_events(&mut self, events: &[EventDescription]) {
         self.expected.extend_from_slice(events);
     }
 
     /// Returns the events that these rules select: in the window, and to come.
     fn events(&self, window: &Window, rules: &str) -> Vec<EventDescription> {
-        let mut events = known(window, rules);
-        for event in self.expected.iter().filter(|event| selects(rules, event)) {
+        let mut events = registered_events(window, rules);
+        for event in self.expected.iter().filter(|event| rules_select(rules, event)) {
             if !events.contains(event) {
                 events.push(event.clone());
             }
@@ -120,8 +120,8 @@ impl Filters {
         rules: &str,
     ) -> Result<(), RecordError> {
         let events = || self.events(handle.window(), rules);
-        let list = compiled(&events, specs, &self.list)?;
-        self.put_into_force(handle, slot, list)?;
+        let list = compile_filters(&events, specs, &self.list)?;
+        self.activate_filters(handle, slot, list)?;
         rules.clone_into(&mut self.rules);
         Ok(())
     }
@@ -146,31 +146,31 @@ impl Filters {
         if !self.list.is_empty() {
             let specs: Vec<FilterSpec> = self.list.iter().map(|one| one.spec.clone()).collect();
             let events = || self.events(handle.window(), rules);
-            let list = compiled(&events, &specs, &self.list)?;
+            let list = compile_filters(&events, &specs, &self.list)?;
             if list != self.list {
-                self.put_into_force(handle, slot, list)?;
+                self.activate_filters(handle, slot, list)?;
             }
         }
         rules.clone_into(&mut self.rules);
         Ok(())
     }
 
-    fn put_into_force(
+    fn activate_filters(
         &mut self,
         handle: &WindowHandle,
         slot: &Slot,
-        list: Vec<Compiled>,
+        list: Vec<PublishedFilter>,
     ) -> Result<(), RecordError> {
         let session = slot.session();
         if list.is_empty() {
             if session.flags.load(Ordering::Relaxed) & flag::FILTERED != 0 {
-                withdraw(session, self.area);
+                withdraw_block(session, self.area);
             }
         } else {
-            let block = encoded(&list).ok_or_else(too_large)?;
-            let area = self.area_in(handle, slot)?;
+            let block = encode_block(&list).ok_or_else(size_error)?;
+            let area = self.allocate_area(handle, slot)?;
             let place = area + self.next_half * BLOCK_BYTES_MAX as u64;
-            publish(handle.window(), session, place, &block);
+            publish_block(handle.window(), session, place, &block);
             self.next_half ^= 1;
         }
         self.list = list;
@@ -178,7 +178,7 @@ impl Filters {
     }
 
     /// Returns the offset of the halves, which are allocated with the slot's first filter.
-    fn area_in(&mut self, handle: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
+    fn allocate_area(&mut self, handle: &WindowHandle, slot: &Slot) -> Result<u64, RecordError> {
         if let Some(area) = self.area {
             return Ok(area);
         }
@@ -190,7 +190,7 @@ impl Filters {
 
     /// Publishes the place of the memory for blocks, for the next session in the slot. No writer
     /// enters it any more.
-    pub(crate) fn leave(&self, session: &Session) {
+    pub(crate) fn publish_area(&self, session: &Session) {
         if let Some(area) = self.area {
             session.filters.store(filters_word(area, 0), Ordering::Relaxed);
         }
@@ -198,32 +198,38 @@ impl Filters {
 }
 
 /// Compiles filters; those that were there `before` keep their ids.
-fn compiled(
+fn compile_filters(
     events: &dyn Fn() -> Vec<EventDescription>,
     specs: &[FilterSpec],
-    before: &[Compiled],
-) -> Result<Vec<Compiled>, RecordError> {
+    before: &[PublishedFilter],
+) -> Result<Vec<PublishedFilter>, RecordError> {
     if specs.is_empty() {
         return Ok(Vec::new());
     }
     let events = events();
-    let generic_bytes = generic_bytes(specs);
-    let mut list: Vec<Compiled> = Vec::new();
+    let generic_bytes = generic_bytes_max(specs);
+    let mut list: Vec<PublishedFilter> = Vec::new();
     for spec in specs {
         if list.iter().any(|one| one.spec.is_same(spec)) {
             continue;
         }
-        let (object, meanings) = object_of(spec, &events, generic_bytes)?;
+        let (object, meanings) = compile_object(spec, &events, generic_bytes)?;
         let own = before.iter().find(|one| one.spec.is_same(spec));
         let id = own.map_or_else(new_id, |own| Ok(own.id))?;
-        list.push(Compiled { rules: spec.rules(), spec: spec.clone(), id, object, meanings });
+        list.push(PublishedFilter {
+            rules: spec.rules(),
+            spec: spec.clone(),
+            id,
+            object,
+            meanings,
+        });
     }
     Ok(list)
 }
 
 /// Returns the most bytes of each of these filters for events that no program has registered yet,
 /// without filters that were given as objects.
-fn generic_bytes(specs: &[FilterSpec]) -> usize {
+fn generic_bytes_max(specs: &[FilterSpec]) -> usize {
     let object_bytes = |spec: &FilterSpec| match &spec.source {
         FilterSource::Object(object) => object.bytes.len(),
         _ => 0,
@@ -234,7 +240,7 @@ fn generic_bytes(specs: &[FilterSpec]) -> usize {
 }
 
 /// Returns a filter's object, and its meanings.
-fn object_of(
+fn compile_object(
     spec: &FilterSpec,
     events: &[EventDescription],
     generic_bytes: usize,
@@ -256,44 +262,44 @@ fn object_of(
 /// Returns the layouts of the events that a filter applies to.
 pub(crate) fn layouts_of(spec: &FilterSpec, events: &[EventDescription]) -> Vec<Layout> {
     let rules = spec.rules();
-    let is_meant = |event: &&EventDescription| selects(&rules, event);
+    let is_meant = |event: &&EventDescription| rules_select(&rules, event);
     let layouts = events.iter().filter(is_meant).map(Layout::of_event).collect();
     match &spec.source {
-        FilterSource::Expression(text) => with_applications(text, layouts),
+        FilterSource::Expression(text) => add_application_contexts(text, layouts),
         _ => layouts,
     }
 }
 
-pub(crate) fn selects(rules: &str, event: &EventDescription) -> bool {
+pub(crate) fn rules_select(rules: &str, event: &EventDescription) -> bool {
     let (provider, name) = (event.provider.as_bytes(), event.name.as_bytes());
     Rules::new(rules.as_bytes()).selects(provider, name, event.level)
 }
 
 /// Returns the events in the window that these rules select.
-pub(crate) fn known(window: &Window, rules: &str) -> Vec<EventDescription> {
+pub(crate) fn registered_events(window: &Window, rules: &str) -> Vec<EventDescription> {
     let described = (0..trackway_abi::window::EVENTS_MAX).filter_map(|index| {
         let bytes = window.description(index)?;
         EventDescription::decode(bytes.as_slice()).ok()
     });
-    described.filter(|event| selects(rules, event)).collect()
+    described.filter(|event| rules_select(rules, event)).collect()
 }
 
 /// Returns all events that are known in the calling user's window; none, if there is no window.
-pub(crate) fn known_here() -> Result<Vec<EventDescription>, RecordError> {
+pub(crate) fn own_registered_events() -> Result<Vec<EventDescription>, RecordError> {
     let Some(handle) = WindowHandle::open()? else { return Ok(Vec::new()) };
-    let known = known(handle.window(), "*");
+    let known = registered_events(handle.window(), "*");
     handle.close();
     Ok(known)
 }
 
 /// Makes an id that no filter had.
 fn new_id() -> Result<u64, RecordError> {
-    Ok(u64::from_le_bytes(crate::random::random()?).max(1))
+    Ok(u64::from_le_bytes(crate::random::random_bytes()?).max(1))
 }
 
-fn encoded(list: &[Compiled]) -> Option<Vec<u8>> {
+fn encode_block(list: &[PublishedFilter]) -> Option<Vec<u8>> {
     let mut entries = Vec::new();
-    for Compiled { id, rules, object, meanings, .. } in list {
+    for PublishedFilter { id, rules, object, meanings, .. } in list {
         entries.push(Entry { id: *id, rules: rules.as_bytes(), object });
         if !meanings.is_empty() {
             entries.push(Entry::of_meanings(*id, meanings));
@@ -305,14 +311,14 @@ fn encoded(list: &[Compiled]) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn too_large() -> RecordError {
+fn size_error() -> RecordError {
     let most = trackway_session::ByteCount(BLOCK_BYTES_MAX as u64);
     RecordError::Filter(format!("compiled, they are larger than {most} together"))
 }
 
 /// Writes a block to `place`, in bytes of the window, where no block that is in force is, and puts
 /// it into force.
-fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
+fn publish_block(window: &Window, session: &Session, place: u64, block: &[u8]) {
     // ORDERING: Release: a reader that loads a byte of the new block (and loads again after an
     // Acquire fence) finds the generation that was raised when the previous block went out of
     // force.
@@ -324,7 +330,7 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
     }
     // ORDERING: Release: a writer that loads the word (Acquire) finds the bytes.
     session.filters.store(filters_word(place, block.len() as u32), Ordering::Release);
-    sandboxes::note(window); // a filter may ask for a name
+    sandboxes::mark_sandboxed_processes(window); // a filter may ask for a name
     // ORDERING: SeqCst: the flag before the generation, so that no process decides again without
     // it.
     session.flags.fetch_or(flag::FILTERED, Ordering::SeqCst);
@@ -332,7 +338,7 @@ fn publish(window: &Window, session: &Session, place: u64, block: &[u8]) {
 }
 
 /// Takes the last block out of force; the word keeps the place of the memory.
-fn withdraw(session: &Session, area: Option<u64>) {
+fn withdraw_block(session: &Session, area: Option<u64>) {
     // ORDERING: SeqCst, as in `publish`. First the flag: no process finds it without a block.
     session.flags.fetch_and(!flag::FILTERED, Ordering::SeqCst);
     // ORDERING: Release, as in `publish`.
@@ -355,246 +361,5 @@ fn words_at(window: &Window, place: u64, bytes: usize) -> impl Iterator<Item = &
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-    use std::sync::Arc;
-
-    use trackway_jit::block::Block;
-    use trackway_jit::meaning::Meanings;
-    use trackway_jit::object::Object;
-    use trackway_schema::{Encoder, FieldViews, Scalar, Shape};
-    use trackway_session::FilterObject;
-    use trackway_testkit::TemporaryFolder;
-
-    use super::*;
-
-    /// A slot that is ours, and the block in force there.
-    struct TestChannel {
-        _folder: TemporaryFolder,
-        handle: WindowHandle,
-        slot: Slot,
-        filters: Filters,
-    }
-
-    impl TestChannel {
-        fn new() -> Self {
-            let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
-            let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
-            let slot = Slot::take(&handle).expect("a slot");
-            Self { _folder: folder, handle, slot, filters: Filters::default() }
-        }
-
-        fn set(&mut self, texts: &[&str]) -> Result<(), RecordError> {
-            let specs: Vec<FilterSpec> = texts.iter().map(|text| FilterSpec::new(text)).collect();
-            self.filters.set(&self.handle, &self.slot, &specs, "*")
-        }
-
-        /// Describes an event with a sequence of these.
-        fn describe(&self, name: &str, field: &str, scalar: Scalar) {
-            let mut buffer = [0; 64];
-            let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).expect("room");
-            let added = encoder.field(field.as_bytes(), Shape::Sequence, Some(scalar), 0, 0);
-            added.expect("room");
-            self.handle.window().intern_event(encoder.finish()).expect("room");
-        }
-
-        fn generation(&self) -> u64 {
-            self.slot.session().generation.load(Ordering::Relaxed)
-        }
-
-        fn is_flagged(&self) -> bool {
-            self.slot.session().flags.load(Ordering::Relaxed) & flag::FILTERED != 0
-        }
-
-        /// Copies the block as an agent does; returns its place and its bytes.
-        fn block(&self) -> Option<(u64, Vec<u8>)> {
-            let word = self.slot.session().filters.load(Ordering::Acquire);
-            let (place, size) = filters_place(word).filter(|(_, size)| *size > 0)?;
-            let words = words_at(self.handle.window(), place, size);
-            let bytes = words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes());
-            Some((place, bytes.take(size).collect()))
-        }
-
-        /// Its entries: id, rules, and number of alternatives.
-        fn entries(&self) -> Vec<(u64, String, usize)> {
-            let (_, bytes) = self.block().expect("a block");
-            let block = Block::decode(&bytes).expect("what was encoded");
-            let entry = |entry: Entry<'_>| {
-                let object = Object::decode(entry.object).expect("an object");
-                let rules = String::from_utf8(entry.rules.to_vec()).expect("a text");
-                (entry.id, rules, object.alternatives().count())
-            };
-            block.entries().filter(|entry| !entry.rules.is_empty()).map(entry).collect()
-        }
-    }
-
-    #[test]
-    fn a_block_that_is_published_is_read_back() {
-        let mut channel = TestChannel::new();
-        let before = channel.generation();
-        channel.set(&["web:*: size > 5", "name == \"a*\""]).expect("filters");
-        assert!(channel.is_flagged() && channel.generation() > before);
-        let entries = channel.entries();
-        let of = |number: usize| (entries[number].1.as_str(), entries[number].2);
-        assert_eq!([of(0), of(1)], [("web:*", 3), ("*", 1)]);
-        assert!(entries[0].0 != 0 && entries[1].0 != 0 && entries[0].0 != entries[1].0);
-        let (place, _) = channel.block().expect("a block");
-        let owner = channel.handle.allocator.owner_at(place);
-        assert_eq!(owner, granule::CONTROL + channel.slot.index as u8);
-    }
-
-    #[test]
-    fn what_changes_is_written_beside_what_is_in_force() {
-        let mut channel = TestChannel::new();
-        channel.set(&["size > 5", "sample(1/10)"]).expect("filters");
-        let (first, bytes) = channel.block().expect("a block");
-        let ids: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
-        channel.set(&["sample(1/10)", "size > 6"]).expect("filters");
-        let (second, _) = channel.block().expect("a block");
-        assert_eq!(first.abs_diff(second), BLOCK_BYTES_MAX as u64);
-        // A writer that still copies the former block finds it unchanged.
-        let words = words_at(channel.handle.window(), first, bytes.len());
-        let still: Vec<u8> =
-            words.flat_map(|word| word.load(Ordering::Relaxed).to_ne_bytes()).collect();
-        assert_eq!(still, bytes);
-        // Another expression is another filter; the same one is the same at any place in the list.
-        let then: Vec<u64> = channel.entries().into_iter().map(|(id, ..)| id).collect();
-        assert_eq!(then[0], ids[1]);
-        assert!(!ids.contains(&then[1]));
-        let generation = channel.generation();
-        channel.set(&[]).expect("no filters");
-        assert!(
-            !channel.is_flagged() && channel.block().is_none() && channel.generation() > generation
-        );
-        channel.set(&["size > 5"]).expect("filters");
-        assert_eq!(channel.block().expect("a block").0, first);
-        assert!(!ids.contains(&channel.entries()[0].0), "it has been away");
-    }
-
-    #[test]
-    fn what_makes_no_sense_changes_nothing() {
-        let mut channel = TestChannel::new();
-        channel.set(&["size > 5"]).expect("filters");
-        let (before, generation) = (channel.block(), channel.generation());
-        let error = channel.set(&["size > 5", "size >"]).expect_err("no expression");
-        assert!(error.to_string().starts_with("filter:\nsize >\n"), "{error}");
-        let long = format!("name in (\"{}\")", "a".repeat(4000));
-        let many: Vec<String> = (0..40).map(|number| format!("{long} || x == {number}")).collect();
-        let many: Vec<&str> = many.iter().map(String::as_str).collect();
-        let error = channel.set(&many).expect_err("too much");
-        assert!(error.to_string().contains("128.0 KiB"), "{error}");
-        assert_eq!((channel.block(), channel.generation()), (before, generation));
-    }
-
-    #[test]
-    fn objects_stand_in_blocks_as_they_are_and_the_same_bytes_go_on() {
-        let mut channel = TestChannel::new();
-        let object = |text: &str| -> Arc<[u8]> {
-            let compiled = trackway_filter::compile::compile(text, &Layout::default());
-            compiled.expect("a filter").into_object().encode().expect("an object").into()
-        };
-        let (ten, eleven) = (object("count() % 10 == 0"), object("count() % 11 == 0"));
-        let named = |file: &str, bytes: &Arc<[u8]>| {
-            let source = FilterObject { file: file.into(), bytes: bytes.clone() };
-            FilterSpec { pattern: None, source: FilterSource::Object(source) }
-        };
-        let mut ids = |specs: &[FilterSpec]| -> Vec<u64> {
-            channel.filters.set(&channel.handle, &channel.slot, specs, "*").expect("filters");
-            let (_, bytes) = channel.block().expect("a block");
-            assert!(bytes.windows(ten.len()).any(|part| *part == *ten), "not as it is");
-            channel.entries().into_iter().map(|(id, ..)| id).collect()
-        };
-        let before = ids(&[named("a.o", &ten)]);
-        // Under both names, while it changes, it is one filter.
-        assert_eq!(ids(&[named("a.o", &ten), named("b.o", &ten)]), before);
-        let then = ids(&[named("b.o", &ten), named("a.o", &eleven)]);
-        assert_eq!(then[0], before[0]);
-        assert!(then.len() == 2 && then[1] != before[0]);
-        // An expression of the same bytes is another filter.
-        let expression = FilterSpec::new("count() % 10 == 0");
-        assert!(!then.contains(&ids(&[expression, named("c.o", &ten)])[0]));
-    }
-
-    #[test]
-    fn expressions_leave_room_for_objects() {
-        let large = FilterObject { file: "large.o".into(), bytes: vec![0; 64 << 10].into() };
-        let large = FilterSpec { pattern: None, source: FilterSource::Object(large) };
-        let few = FilterSpec::new("size > 5");
-        assert_eq!(generic_bytes(&[]), ALL_GENERIC_BYTES_MAX);
-        assert_eq!(generic_bytes(&[few.clone(), few.clone()]), ALL_GENERIC_BYTES_MAX / 2);
-        let beside = generic_bytes(&[few.clone(), large.clone()]);
-        assert!(beside > 0 && 2 * beside + (64 << 10) < BLOCK_BYTES_MAX);
-        assert_eq!(generic_bytes(&[few, large.clone(), large]), 0);
-    }
-
-    #[test]
-    fn events_that_come_later_get_alternatives_of_their_own() {
-        let mut channel = TestChannel::new();
-        let text = "app:*: any(sizes > 3)";
-        channel.set(&[text]).expect("a filter for nobody yet");
-        let before = channel.entries();
-        let (place, nobody) = channel.block().expect("a block");
-        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("nothing new");
-        assert_eq!(channel.block(), Some((place, nobody.clone())), "nothing is published anew");
-        channel.describe("read", "sizes", Scalar::U16);
-        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("one more");
-        let (_, somebody) = channel.block().expect("a block");
-        assert!(somebody != nobody);
-        assert_eq!(channel.entries()[0].0, before[0].0, "its state goes on");
-        // A field with another meaning gets an alternative, and each serves only its own events.
-        channel.describe("write", "sizes", Scalar::I8);
-        channel.filters.refresh(&channel.handle, &channel.slot, "*").expect("both");
-        assert_eq!(channel.entries()[0].2, 2);
-        let (_, both) = channel.block().expect("a block");
-        let block = Block::decode(&both).expect("what was encoded");
-        let [filter, meanings] = block.entries().collect::<Vec<_>>()[..] else {
-            panic!("a filter, and what it relies on")
-        };
-        assert!(meanings.is_of_meanings(&filter));
-        let meanings = Meanings::decode(meanings.object).expect("meanings");
-        let object = Object::decode(filter.object).expect("an object");
-        let window = channel.handle.window();
-        let own = |name: &str| -> Vec<usize> {
-            let bytes = (0..trackway_abi::window::EVENTS_MAX)
-                .filter_map(|index| window.description(index))
-                .find(|bytes| {
-                    let event = EventDescription::decode(bytes.as_slice());
-                    event.is_ok_and(|event| event.name == name)
-                });
-            let bytes = bytes.expect("a description");
-            let fields = FieldViews::new(bytes.as_slice()).expect("fields");
-            let alternatives = object.alternatives().enumerate();
-            let own = alternatives.filter(|(number, one)| meanings.are_of(&fields, *number, one));
-            own.map(|(number, _)| number).collect()
-        };
-        let all = [own("read"), own("write")];
-        assert!(all == [[0], [1]] || all == [[1], [0]], "{all:?}");
-    }
-
-    #[test]
-    fn the_memory_of_blocks_is_found_again_and_never_taken_twice() {
-        let mut channel = TestChannel::new();
-        channel.set(&["size > 5"]).expect("filters");
-        let (place, _) = channel.block().expect("a block");
-        let session = channel.slot.session();
-        let taken = channel.handle.allocator.bytes_in_use();
-        let nowhere = 0..0;
-        let again = |word: u64, control: &Range<u64>| {
-            Filters::of_slot(&channel.handle, &channel.slot, word, control).area
-        };
-        assert_eq!(again(session.filters.load(Ordering::Relaxed), &nowhere), Some(place));
-        channel.filters.set(&channel.handle, &channel.slot, &[], "*").expect("no filters");
-        channel.filters.leave(session);
-        let word = session.filters.load(Ordering::Relaxed);
-        assert_eq!(again(word, &nowhere), Some(place));
-        let mut next = Filters::of_slot(&channel.handle, &channel.slot, word, &nowhere);
-        let specs = [FilterSpec::new("size > 7")];
-        next.set(&channel.handle, &channel.slot, &specs, "*").expect("filters");
-        assert_eq!(channel.handle.allocator.bytes_in_use(), taken);
-        // A hostile process may write anything there.
-        for forged in [0, u64::MAX, filters_word(0, 8), filters_word(place + AREA_BYTES, 8)] {
-            assert_eq!(again(forged, &nowhere), None, "{forged:#x}");
-        }
-        assert_eq!(again(word, &(place..place + AREA_BYTES)), None, "control lines");
-    }
-}
+#[path = "publish_tests.rs"]
+mod tests;

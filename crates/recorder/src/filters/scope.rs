@@ -2,7 +2,7 @@
 
 use trackway_filter::layout::Layout;
 use trackway_filter::span::Span;
-use trackway_filter::token::{Token, tokens};
+use trackway_filter::token::{Token, tokenize};
 use trackway_kernel::bpf_program::contexts::Context;
 
 /// Returns true if an expression names a context that kernel events have, and user events lack.
@@ -13,5 +13,5 @@ pub(crate) fn names_kernel_context(text: &str) -> bool {
         let Token::Context(name) = token else { return false };
         !is_there(name) && Context::filterable().any(|context| context.name == name)
     };
-    tokens(text).is_ok_and(|tokens| tokens.iter().any(names_kernel_context))
+    tokenize(text).is_ok_and(|tokens| tokens.iter().any(names_kernel_context))
 }

@@ -49,7 +49,7 @@ pub(crate) fn find_unmatched(
     let recorded: Vec<EventName> =
         recorded.select_from(catalogue.names())?.into_iter().cloned().collect();
     let stray = |filter: &&FilterSpec| {
-        let found = kernels(filter.pattern.as_deref()?, &recorded, catalogue.names());
+        let found = classify_pattern(filter.pattern.as_deref()?, &recorded, catalogue.names());
         let of_kernel = match found {
             PatternTarget::Recorded => return None,
             PatternTarget::UserEvents => None,
@@ -72,7 +72,7 @@ enum PatternTarget {
     UnrecordedKernelEvents(String, String),
 }
 
-fn kernels(pattern: &str, recorded: &[EventName], all: &[EventName]) -> PatternTarget {
+fn classify_pattern(pattern: &str, recorded: &[EventName], all: &[EventName]) -> PatternTarget {
     let Ok(selection) = Selection::new(&[pattern]) else { return PatternTarget::UserEvents };
     let near = |error| match error {
         CatalogueError::NoEvent(_, Some(meant)) if !meant.starts_with('*') => Some(meant),
@@ -117,7 +117,7 @@ pub(crate) fn reject_kernel_misses(
 ) -> Result<Vec<String>, RecordError> {
     let mut hints = Vec::new();
     for UnmatchedFilter { filter, of_kernel } in unmatched_filters {
-        if is_about_some(&filter, known) {
+        if matches_any_event(&filter, known) {
             continue;
         }
         if let Some((why, hint)) = of_kernel {
@@ -126,7 +126,7 @@ pub(crate) fn reject_kernel_misses(
         hints.push(format!(
             "the filter '{filter}' is about no event that is known, neither of the kernel's that \
              are recorded, nor of a program{}",
-            suggestion(&filter, known)
+            format_suggestion(&filter, known)
         ));
     }
     Ok(hints)
@@ -139,22 +139,22 @@ pub(crate) fn unmatched_warning(
     known: &[EventDescription],
     are_own: bool,
 ) -> Option<String> {
-    if filter.is_for_all_events() || known.is_empty() || is_about_some(filter, known) {
+    if filter.is_for_all_events() || known.is_empty() || matches_any_event(filter, known) {
         return None;
     }
-    let near = suggestion(filter, known);
+    let near = format_suggestion(filter, known);
     let said = format!("the filter '{filter}' is about no event that is known{near}");
     (are_own || !near.is_empty()).then_some(said)
 }
 
-fn is_about_some(filter: &FilterSpec, known: &[EventDescription]) -> bool {
+fn matches_any_event(filter: &FilterSpec, known: &[EventDescription]) -> bool {
     let rules = filter.rules();
     let rules = Rules::new(rules.as_bytes());
     known.iter().any(|event| rules.may_select(event.provider.as_bytes(), event.name.as_bytes()))
 }
 
 /// Returns the suffix with a similar name; empty if there is none.
-fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
+fn format_suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
     let names: BTreeSet<String> = known.iter().map(EventDescription::full_name).collect();
     let meant = filter.pattern.as_deref().and_then(|pattern| suggest_pattern(pattern, &names));
     meant.map(|meant| format!("; did you mean '{meant}'?")).unwrap_or_default()
@@ -163,30 +163,30 @@ fn suggestion(filter: &FilterSpec, known: &[EventDescription]) -> String {
 /// Returns a similar pattern for a filter's pattern, or for one of a list, that matches none of
 /// these names.
 pub fn suggest_pattern(list: &str, names: &BTreeSet<String>) -> Option<String> {
-    list.split(',').find_map(|pattern| suggest_for_one(pattern.trim(), names))
+    list.split(',').find_map(|pattern| suggest_single_pattern(pattern.trim(), names))
 }
 
-fn suggest_for_one(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+fn suggest_single_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     if pattern.contains(':') {
-        return near_pattern(pattern, names);
+        return nearest_pattern(pattern, names);
     }
     // A bare name is a provider's, but may be meant for an event.
     let whole = |meant: String| match meant.strip_prefix("*:") {
         Some(name) => names.iter().find(|full| full.ends_with(&format!(":{name}"))).cloned(),
         None => Some(meant),
     };
-    near_pattern(&format!("{pattern}:*"), names)
-        .or_else(|| near_pattern(&format!("*:{pattern}"), names).and_then(whole))
+    nearest_pattern(&format!("{pattern}:*"), names)
+        .or_else(|| nearest_pattern(&format!("*:{pattern}"), names).and_then(whole))
 }
 
 /// Returns the pattern that is most similar to this one, of those that match one of the names: a
 /// provider or name that does not match is replaced by one of theirs.
-pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
+pub fn nearest_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
     let (provider, name) = pattern.split_once(':')?;
     let candidate = |full: &String| {
         let (its_provider, its_name) = full.split_once(':')?;
-        let (provider_changes, provider) = like(provider, its_provider)?;
-        let (name_changes, name) = like(name, its_name)?;
+        let (provider_changes, provider) = suggest_part(provider, its_provider)?;
+        let (name_changes, name) = suggest_part(name, its_name)?;
         Some((provider_changes + name_changes, format!("{provider}:{name}")))
     };
     names.iter().filter_map(candidate).min().map(|(_, near)| near)
@@ -194,7 +194,7 @@ pub fn near_pattern(pattern: &str, names: &BTreeSet<String>) -> Option<String> {
 
 /// Returns the replacement for a part of a pattern that is to match `there`, and the number of
 /// changes: the part itself, or `there` if that takes few changes.
-fn like<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
+fn suggest_part<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str)> {
     if glob_matches(part.as_bytes(), there.as_bytes()) {
         return Some((0, part));
     }
@@ -209,7 +209,7 @@ fn like<'text>(part: &'text str, there: &'text str) -> Option<(usize, &'text str
 mod tests {
     use super::*;
 
-    fn programs() -> Vec<EventDescription> {
+    fn user_events() -> Vec<EventDescription> {
         let named = |name: &str| {
             let (provider, name) = name.split_once(':').expect("a full name");
             EventDescription {
@@ -237,12 +237,13 @@ mod tests {
         let recorded = names(&["syscalls:sys_enter_openat", "syscalls:sys_exit_openat"]);
         let said = |pattern: &str| {
             let filter = FilterSpec::of(Some(pattern), "x == 1");
-            let of_kernel = match kernels(pattern, &recorded, &all) {
+            let of_kernel = match classify_pattern(pattern, &recorded, &all) {
                 PatternTarget::Recorded => return "recorded".to_owned(),
                 PatternTarget::UserEvents => None,
                 PatternTarget::UnrecordedKernelEvents(why, hint) => Some((why, hint)),
             };
-            match reject_kernel_misses(vec![UnmatchedFilter { filter, of_kernel }], &programs()) {
+            match reject_kernel_misses(vec![UnmatchedFilter { filter, of_kernel }], &user_events())
+            {
                 Ok(hints) => hints.concat(),
                 Err(error) => error.to_string(),
             }
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn of_programs_filters_something_is_said_where_it_is_known_what_they_have() {
         let said = |text: &str, are_own| {
-            super::unmatched_warning(&FilterSpec::new(text), &programs(), are_own)
+            super::unmatched_warning(&FilterSpec::new(text), &user_events(), are_own)
         };
         let meant = said("requst: status > 3", false).expect("it is like one");
         assert!(meant.ends_with("known; did you mean 'myapp:request'?"), "{meant}");

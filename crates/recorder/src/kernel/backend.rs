@@ -107,8 +107,8 @@ impl PreparedKernel {
     /// Reports buffers that differ from the specified size, or from the usual one.
     fn report_size(&self, size_bytes: u64, notices: &Notices) {
         let (cpu_bytes, sizes) = match self {
-            Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::PreparedBpf::sizes()),
-            Self::Tracefs(kernel) => (kernel.cpu_bytes(), PreparedTracefs::sizes()),
+            Self::Bpf(kernel) => (kernel.cpu_bytes(), bpf::PreparedBpf::format_possible_sizes()),
+            Self::Tracefs(kernel) => (kernel.cpu_bytes(), PreparedTracefs::format_possible_sizes()),
         };
         report_other_size(size_bytes, cpu_bytes, &sizes, notices);
     }
@@ -302,7 +302,7 @@ impl KernelRecording {
                 let (events, bytes) = draining.write_snapshot(&contents, folder)?;
                 Ok(KernelSnapshot { events, bytes, missing: None })
             }
-            _ => Err(error::failed("no snapshot", "it is of another recording")),
+            _ => Err(error::kernel_error("no snapshot", "it is of another recording")),
         }
     }
 

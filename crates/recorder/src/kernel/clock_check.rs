@@ -3,13 +3,13 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use crate::error::RecordError;
-use crate::kernel::error::failed;
+use crate::kernel::error::kernel_error;
 
 /// Refuses to record by another clock than programs and the recorder have.
 pub(crate) fn refuse_other_clock() -> Result<(), RecordError> {
     if has_own_clock() {
         let why = "this time namespace has a clock of its own, and the kernel's events another";
-        return Err(failed("cannot record kernel events", why));
+        return Err(kernel_error("cannot record kernel events", why));
     }
     Ok(())
 }

@@ -33,14 +33,14 @@ impl std::fmt::Display for ContextsError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unknown(error @ OptionError::Context(_)) => {
-                write!(f, "{error}; of the kernel's events there are {}", names())
+                write!(f, "{error}; of the kernel's events there are {}", list_context_names())
             }
             Self::Unknown(error) => error.fmt(f),
             Self::OfTheKernel(name) => write!(
                 f,
                 "'{name}' is a context of the kernel's events alone, and none are recorded \
                  (--kernel; of programs there are {} and '$app.PROVIDER:NAME')",
-                trackway_schema::context::names()
+                trackway_schema::context::join_names()
             ),
         }
     }
@@ -53,18 +53,18 @@ impl std::error::Error for ContextsError {}
 /// # Errors
 ///
 /// If one has no meaning.
-pub(crate) fn of_kernel(list: &[String]) -> Result<Vec<Context>, RecordError> {
+pub(crate) fn parse_kernel_contexts(list: &[String]) -> Result<Vec<Context>, RecordError> {
     let known = |name: &String| {
-        Context::named(name).ok_or_else(|| {
+        Context::find_by_name(name).ok_or_else(|| {
             let why = format!("there is no context '{name}' of the kernel's events");
-            RecordError::Kernel(why, Some(format!("there are {}", names())))
+            RecordError::Kernel(why, Some(format!("there are {}", list_context_names())))
         })
     };
     list.iter().map(known).collect()
 }
 
 /// Returns the names of all contexts of kernel events, as text.
-fn names() -> String {
+fn list_context_names() -> String {
     ALL.map(|context| context.name).join(", ")
 }
 
@@ -83,7 +83,7 @@ pub fn parse_context_lists(
     };
     let (mut programs, mut kernel) = (Vec::new(), Vec::new());
     for word in list.split(',').map(str::trim).filter(|word| !word.is_empty()) {
-        let context = Context::named(word);
+        let context = Context::find_by_name(word);
         let is_of_programs = parse_contexts(word).is_ok();
         if let Some(context) = context {
             if !has_kernel && !is_of_programs {
@@ -107,7 +107,7 @@ pub fn parse_context_lists(
 mod tests {
     use super::*;
 
-    fn read(list: &str) -> (Vec<String>, Vec<&'static str>) {
+    fn parse_list(list: &str) -> (Vec<String>, Vec<&'static str>) {
         let both = parse_context_lists(Some(list), true).unwrap_or_else(|error| panic!("{error}"));
         (both.programs.names(), both.kernel.iter().map(|context| context.name).collect())
     }
@@ -115,12 +115,12 @@ mod tests {
     #[test]
     fn a_name_is_for_whoever_has_it() {
         let usual = vec!["vtid".to_owned()];
-        assert_eq!(read("ppid, prio"), (usual.clone(), vec!["ppid", "prio"]));
+        assert_eq!(parse_list("ppid, prio"), (usual.clone(), vec!["ppid", "prio"]));
         let both = vec!["vtid".to_owned(), "procname".to_owned()];
-        assert_eq!(read("procname,vtid,uid"), (both, vec!["procname", "vtid", "uid"]));
-        assert_eq!(read("none,nice"), (Vec::new(), vec!["nice"]));
-        assert_eq!(read("$app.a:b"), (vec!["$app.a:b".to_owned()], Vec::new()));
-        assert_eq!(read(""), (Vec::new(), Vec::new()));
+        assert_eq!(parse_list("procname,vtid,uid"), (both, vec!["procname", "vtid", "uid"]));
+        assert_eq!(parse_list("none,nice"), (Vec::new(), vec!["nice"]));
+        assert_eq!(parse_list("$app.a:b"), (vec!["$app.a:b".to_owned()], Vec::new()));
+        assert_eq!(parse_list(""), (Vec::new(), Vec::new()));
         let unsaid = parse_context_lists(None, true).expect("what is usual");
         assert_eq!((unsaid.programs.names(), unsaid.kernel), (usual, Vec::new()));
     }
@@ -135,9 +135,9 @@ mod tests {
         assert!(of("none,vtid", true).contains("'none' stands alone"));
         assert!(parse_context_lists(Some("vpid,procname"), false).is_ok());
         assert_eq!(
-            of_kernel(&["prio".into()]).expect("there is such"),
-            Context::named("prio").as_slice()
+            parse_kernel_contexts(&["prio".into()]).expect("there is such"),
+            Context::find_by_name("prio").as_slice()
         );
-        assert!(of_kernel(&["$app.a:b".into()]).is_err());
+        assert!(parse_kernel_contexts(&["$app.a:b".into()]).is_err());
     }
 }

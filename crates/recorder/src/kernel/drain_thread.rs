@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trackway_console::IoError;
 
 use crate::error::RecordError;
-use crate::kernel::error::{failed, io_failure};
+use crate::kernel::error::{kernel_error, kernel_io_error};
 use crate::notices::Notices;
 use crate::summary::Summary;
 use crate::trace::completion::{self, CompletedBy};
@@ -26,11 +26,11 @@ const RETRY_PERIOD: Duration = Duration::from_millis(500);
 
 /// Most packets that are dropped at the end, one after the other, if a full disk has no space for
 /// the packets that report losses.
-const GIVEN_UP_MAX: usize = 4;
+const DROPPED_PACKETS_MAX: usize = 4;
 
 /// The results at the end.
 #[derive(Debug)]
-pub(crate) struct Ended<C> {
+pub(crate) struct DrainResult<C> {
     pub(crate) counts: C,
     /// Success if all packets could be written.
     pub(crate) written: io::Result<()>,
@@ -55,7 +55,7 @@ pub(crate) trait DrainSource: Send + Sized + 'static {
     fn clear(&mut self) -> io::Result<()>;
 
     /// Returns the trace, and the file of its written extent while a reader follows.
-    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>);
+    fn trace_and_progress(&mut self) -> (&Trace, &mut Option<ProgressFile>);
 
     /// Writes the losses at the trace's end.
     ///
@@ -75,7 +75,7 @@ pub(crate) trait DrainSource: Send + Sized + 'static {
     /// If there is none, whatever is given up.
     fn close_at_end(&mut self) -> io::Result<()> {
         let mut closed = self.close();
-        for _ in 0..GIVEN_UP_MAX {
+        for _ in 0..DROPPED_PACKETS_MAX {
             if closed.is_ok() || !self.drop_largest_packet() {
                 break;
             }
@@ -85,18 +85,18 @@ pub(crate) trait DrainSource: Send + Sized + 'static {
     }
 
     /// Returns changes of the recorded processes that are to be reported.
-    fn news(&mut self) -> Vec<String> {
+    fn take_change_notices(&mut self) -> Vec<String> {
         Vec::new()
     }
 
     /// Writes events at once while a reader follows, or not any more.
     fn set_followed(&mut self, is_followed: bool) {
-        let (trace, live) = self.live();
+        let (trace, live) = self.trace_and_progress();
         if is_followed == live.is_some() {
             return;
         }
         // Without it the trace is followed all the same, a second later.
-        *live = is_followed.then(|| ProgressFile::open(&trace.facts().ok()?).ok()).flatten();
+        *live = is_followed.then(|| ProgressFile::open(&trace.facts_folder().ok()?).ok()).flatten();
     }
 }
 
@@ -122,7 +122,7 @@ impl<D: DrainSource> DrainThread<D> {
         let (teller, news) = mpsc::channel();
         let run = move || drain_until_dropped(&mut drainer, &ordered, &teller);
         let thread = std::thread::Builder::new().name("trackway-kernel".into()).spawn(run);
-        let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
+        let thread = thread.map_err(|error| kernel_io_error("cannot start a thread", error))?;
         Ok(Self { orders, news, thread })
     }
 
@@ -137,7 +137,7 @@ impl<D: DrainSource> DrainThread<D> {
     ) -> Result<T, RecordError> {
         let (teller, answer) = mpsc::channel();
         let order: Task<D> = Box::new(move |drainer| drop(teller.send(act(drainer))));
-        let gone = || failed("cannot write kernel events", "the thread has ended");
+        let gone = || kernel_error("cannot write kernel events", "the thread has ended");
         self.orders.send(order).map_err(|_| gone())?;
         answer.recv().map_err(|_| gone())
     }
@@ -146,19 +146,19 @@ impl<D: DrainSource> DrainThread<D> {
     /// unknown.
     pub(crate) fn write_end<C: Default + Send + 'static>(
         &self,
-        end: impl FnOnce(&mut D) -> Ended<C> + Send + 'static,
-    ) -> Ended<C> {
+        end: impl FnOnce(&mut D) -> DrainResult<C> + Send + 'static,
+    ) -> DrainResult<C> {
         self.run(end).unwrap_or_else(|error| {
             let gone = || Err(io::Error::other(error.to_string()));
-            Ended { counts: C::default(), written: gone(), closed: gone() }
+            DrainResult { counts: C::default(), written: gone(), closed: gone() }
         })
     }
 
     /// Marks the trace as complete. If that fails, readers report that it may not be.
     pub(crate) fn mark(&self, summary: Summary) {
         let _ = self.run(move |drainer| {
-            let facts = drainer.live().0.facts()?;
-            completion::mark(&facts, CompletedBy::Record(&summary))
+            let facts = drainer.trace_and_progress().0.facts_folder()?;
+            completion::mark_complete(&facts, CompletedBy::Record(&summary))
         });
     }
 
@@ -172,7 +172,9 @@ impl<D: DrainSource> DrainThread<D> {
     /// See [`DrainSource::clear`].
     pub(crate) fn clear(&self) -> Result<(), RecordError> {
         let cleared = self.run(DrainSource::clear)?;
-        cleared.map_err(|error| io_failure("cannot remove what was recorded of the kernel", error))
+        cleared.map_err(|error| {
+            kernel_io_error("cannot remove what was recorded of the kernel", error)
+        })
     }
 
     /// Reports changes since the previous call.
@@ -200,7 +202,7 @@ fn drain_until_dropped<D: DrainSource>(
             Ok(order) => order(drainer),
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {
-                drainer.news().into_iter().for_each(|news| drop(teller.send(news)));
+                drainer.take_change_notices().into_iter().for_each(|news| drop(teller.send(news)));
                 let turned = drainer.regular_turn();
                 match (&turned, is_failing) {
                     (Err(error), false) => drop(teller.send(format!(
@@ -221,6 +223,6 @@ fn drain_until_dropped<D: DrainSource>(
 }
 
 /// Returns the error for events that could not be written.
-pub(crate) fn unwritten(error: io::Error) -> RecordError {
-    io_failure("cannot write kernel events", error)
+pub(crate) fn unwritten_events_error(error: io::Error) -> RecordError {
+    kernel_io_error("cannot write kernel events", error)
 }

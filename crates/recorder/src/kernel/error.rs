@@ -7,13 +7,13 @@ use trackway_kernel::catalogue::error::CatalogueError;
 use crate::error::RecordError;
 
 /// Returns the error of a failed operation on kernel events.
-pub(crate) fn failed(what: &str, error: impl std::fmt::Display) -> RecordError {
+pub(crate) fn kernel_error(what: &str, error: impl std::fmt::Display) -> RecordError {
     RecordError::Kernel(format!("{what}: {error}"), None)
 }
 
-/// Returns the error of [`failed`] for an error of the system.
-pub(crate) fn io_failure(what: &str, error: std::io::Error) -> RecordError {
-    failed(what, IoError::from(error))
+/// Returns the error of [`kernel_error`] for an error of the system.
+pub(crate) fn kernel_io_error(what: &str, error: std::io::Error) -> RecordError {
+    kernel_error(what, IoError::from(error))
 }
 
 impl From<CatalogueError> for RecordError {
@@ -43,7 +43,7 @@ impl From<CgroupError> for RecordError {
 }
 
 /// Returns the error of bpf(2) or perf_event_open(2), with a hint.
-pub(crate) fn unavailable(error: impl Into<IoError>) -> RecordError {
+pub(crate) fn bpf_unavailable_error(error: impl Into<IoError>) -> RecordError {
     let error = error.into();
     let hint = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => Some(

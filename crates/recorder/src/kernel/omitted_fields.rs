@@ -8,7 +8,10 @@ use crate::notices::Notices;
 const NAMED_MAX: usize = 4;
 
 /// Reports fields that are not recorded, the first ones by name.
-pub(crate) fn report<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>, notices: &Notices) {
+pub(crate) fn report_omitted_fields<'a>(
+    fields: impl IntoIterator<Item = (&'a str, &'a str)>,
+    notices: &Notices,
+) {
     let all: Vec<(&str, &str)> = fields.into_iter().collect();
     if all.is_empty() {
         return;
@@ -32,7 +35,7 @@ mod tests {
     fn fields_that_are_left_out_are_said_the_first_ones_by_name() {
         let said = |fields: &[(&str, &str)]| {
             let notices = Notices::in_memory();
-            report(fields.iter().copied(), &notices);
+            report_omitted_fields(fields.iter().copied(), &notices);
             notices.lines().join("|")
         };
         assert_eq!(said(&[]), "");

@@ -1,7 +1,7 @@
 //! Processes whose kernel events are recorded: their threads, and the pid namespace.
 
 use crate::error::RecordError;
-use crate::kernel::error::failed;
+use crate::kernel::error::kernel_error;
 
 /// Adds each of a process's threads by `take_in`, which returns true if the thread was no member
 /// yet. A thread created by a thread that was no member at that moment may be missed by the
@@ -19,7 +19,7 @@ pub(crate) fn each_thread(
         let threads = threads.filter_map(|one| one.file_name().to_str()?.parse().ok());
         let threads: Vec<u32> = threads.collect();
         if look == 0 && threads.is_empty() {
-            return Err(failed("cannot record", format_args!("there is no process {pid}")));
+            return Err(kernel_error("cannot record", format_args!("there is no process {pid}")));
         }
         if threads.into_iter().filter(|&tid| take_in(tid)).count() == 0 {
             break;

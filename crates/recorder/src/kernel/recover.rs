@@ -16,34 +16,34 @@ use trackway_ctf::write::{INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES};
 use crate::notices::Notices;
 use crate::trace::completion::{self, CompletedBy};
 use crate::trace::folder::TraceFolder;
-use crate::trace::layout::{FACTS, KERNEL};
+use crate::trace::layout::{FACTS_FOLDER, KERNEL_FOLDER};
 use crate::trace::prepare;
 
 /// Completes the kernel's part of the trace in `root` as far as possible, and reports the losses,
 /// if its recorder was killed. A trace that is being recorded is left alone. Returns true if a
 /// notice was reported.
-pub(crate) fn complete(root: &Path, notices: &Notices) -> bool {
+pub(crate) fn complete_kernel_part(root: &Path, notices: &Notices) -> bool {
     if !is_incomplete(root) {
         return false;
     }
     // The process that has it may just be completing it.
-    let Ok(Some(lock)) = prepare::lock(root) else { return false };
+    let Ok(Some(lock)) = prepare::lock_folder(root) else { return false };
     // Another folder may be at its path from here on.
-    let Ok(open) = TraceFolder::of(lock, root).open_below(&[KERNEL]) else { return false };
-    let Ok(kernel) = open.now() else { return false };
-    let facts = kernel.join(FACTS);
+    let Ok(open) = TraceFolder::of(lock, root).open_below(&[KERNEL_FOLDER]) else { return false };
+    let Ok(kernel) = open.current_path() else { return false };
+    let facts = kernel.join(FACTS_FOLDER);
     let is_for_others = open.metadata().map_or(true, |status| status.mode() & 0o022 != 0);
-    if is_for_others || !is_ours(&facts) || completion::is_marked(&facts) {
+    if is_for_others || !is_private_folder(&facts) || completion::is_marked(&facts) {
         return false;
     }
     let place = root.display();
-    match cut(&kernel)
-        .and_then(|end_ns| completion::mark(&facts, CompletedBy::Assumption).map(|()| end_ns))
-    {
+    match truncate_streams(&kernel).and_then(|end_ns| {
+        completion::mark_complete(&facts, CompletedBy::Assumption).map(|()| end_ns)
+    }) {
         Ok(last_ns) => {
             let until = match last_ns {
                 0 => "nothing of them was written".to_owned(),
-                end_ns => match time_of_day(&kernel, end_ns) {
+                end_ns => match format_trace_time(&kernel, end_ns) {
                     Some(time) => format!("they end at {time} (UTC)"),
                     None => "they end where their indices do".to_owned(),
                 },
@@ -65,49 +65,51 @@ pub(crate) fn complete(root: &Path, notices: &Notices) -> bool {
 /// Returns true if the trace in `root` has an incomplete kernel part: if it is not being recorded,
 /// its recorder was killed.
 pub(crate) fn is_incomplete(root: &Path) -> bool {
-    let kernel = root.join(KERNEL);
-    let facts = kernel.join(FACTS);
-    is_ours(&kernel) && is_ours(&facts) && !completion::is_marked(&facts)
+    let kernel = root.join(KERNEL_FOLDER);
+    let facts = kernel.join(FACTS_FOLDER);
+    is_private_folder(&kernel) && is_private_folder(&facts) && !completion::is_marked(&facts)
 }
 
 /// Formats a time of the trace in a folder.
-fn time_of_day(folder: &Path, ns: u64) -> Option<String> {
+fn format_trace_time(folder: &Path, ns: u64) -> Option<String> {
     /// Metadata that is read for it, in bytes: the clock stands at its beginning, but it is read as
     /// a whole.
     const BYTES_MAX: u64 = 64 << 20;
     let mut text = Vec::new();
-    open(&folder.join("metadata")).ok()?.take(BYTES_MAX).read_to_end(&mut text).ok()?;
+    open_own_file(&folder.join("metadata")).ok()?.take(BYTES_MAX).read_to_end(&mut text).ok()?;
     let trace = Trace::parse(&text).ok()?;
     let since_1970 = u64::try_from(trace.clocks().first()?.zero_ns()?).ok()?.checked_add(ns)?;
-    Some(crate::common::date::utc(since_1970 / 1_000_000_000))
+    Some(crate::common::date::format_utc(since_1970 / 1_000_000_000))
 }
 
 /// Returns true if it is a folder of this user's own, which others cannot write to.
-fn is_ours(folder: &Path) -> bool {
+fn is_private_folder(folder: &Path) -> bool {
     fs::symlink_metadata(folder).is_ok_and(|status| {
-        status.is_dir() && status.uid() == crate::common::user::user() && status.mode() & 0o022 == 0
+        status.is_dir()
+            && status.uid() == crate::common::user::effective_uid()
+            && status.mode() & 0o022 == 0
     })
 }
 
 /// Cuts the streams in a folder off where their indices end. The latest time in them, in ns.
-fn cut(folder: &Path) -> io::Result<u64> {
+fn truncate_streams(folder: &Path) -> io::Result<u64> {
     let mut latest = 0;
     for entry in fs::read_dir(folder.join("index"))? {
         let name = entry?.file_name();
         let Some(stem) = name.to_str().and_then(|name| name.strip_suffix(".idx")) else { continue };
-        let index = open(&folder.join("index").join(&name))?;
-        let data = match open(&folder.join(stem)) {
+        let index = open_own_file(&folder.join("index").join(&name))?;
+        let data = match open_own_file(&folder.join(stem)) {
             // It was killed before it made that.
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             data => data?,
         };
-        latest = cut_stream(&index, &data)?.max(latest);
+        latest = truncate_stream(&index, &data)?.max(latest);
     }
     Ok(latest)
 }
 
 /// Cuts one stream. Returns the latest time in it, in ns.
-fn cut_stream(index: &File, data: &File) -> io::Result<u64> {
+fn truncate_stream(index: &File, data: &File) -> io::Result<u64> {
     let mut header = [0; INDEX_HEADER_BYTES];
     let mut reader = index;
     if reader.read_exact(&mut header).is_err() {
@@ -137,11 +139,11 @@ fn cut_stream(index: &File, data: &File) -> io::Result<u64> {
     Ok(0)
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open_own_file(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)?;
     let status = file.metadata()?;
-    if !status.is_file() || status.uid() != crate::common::user::user() {
+    if !status.is_file() || status.uid() != crate::common::user::effective_uid() {
         return Err(io::ErrorKind::PermissionDenied.into());
     }
     Ok(file)
@@ -160,7 +162,7 @@ mod tests {
     use trackway_ctf::write::PACKET_HEADER_BYTES;
 
     /// Makes a trace whose recorder was killed when it had written three packets.
-    fn left(folder: &TemporaryFolder) -> PathBuf {
+    fn create_killed_trace(folder: &TemporaryFolder) -> PathBuf {
         let place = TraceFolder::open(folder.path()).expect("a folder");
         let trace =
             crate::trace::layout::Trace::create_kernel(&place, [7; 16], 0, Vec::new(), Vec::new())
@@ -174,19 +176,19 @@ mod tests {
                 Packet { begin_ts: end_ts - 5, end_ts, discarded: 0, missing: 0, events: 0 };
             stream.append(&mut vec![0; PACKET_HEADER_BYTES], &packet).expect("room");
         }
-        folder.path().join(KERNEL)
+        folder.path().join(KERNEL_FOLDER)
     }
 
     fn notices_of(folder: &TemporaryFolder) -> String {
         let notices = Notices::in_memory();
-        complete(folder.path(), &notices);
+        complete_kernel_part(folder.path(), &notices);
         notices.lines().join("\n")
     }
 
     #[test]
     fn what_a_killed_recorder_wrote_of_the_kernel_is_whole_and_the_rest_is_said_to_be_lost() {
         let folder = TemporaryFolder::new();
-        let kernel = left(&folder);
+        let kernel = create_killed_trace(&folder);
         let data = kernel.join("kernel_0");
         let whole = fs::read(&data).expect("a stream");
         // It was writing the next one.
@@ -198,14 +200,14 @@ mod tests {
             "{told}"
         );
         assert_eq!(fs::read(&data).expect("a stream"), whole);
-        assert!(completion::is_marked(&kernel.join(FACTS)));
+        assert!(completion::is_marked(&kernel.join(FACTS_FOLDER)));
         assert_eq!(notices_of(&folder), "", "once");
     }
 
     #[test]
     fn an_entry_without_its_packet_goes() {
         let folder = TemporaryFolder::new();
-        let kernel = left(&folder);
+        let kernel = create_killed_trace(&folder);
         let (data, index) = (kernel.join("kernel_0"), kernel.join("index/kernel_0.idx"));
         let bytes = fs::metadata(&data).expect("a stream").len();
         let open = |path| OpenOptions::new().write(true).open(path).expect("a file");
@@ -215,18 +217,18 @@ mod tests {
         let entries = fs::metadata(&index).expect("an index").len() - INDEX_HEADER_BYTES as u64;
         assert_eq!(entries, 2 * INDEX_ENTRY_BYTES as u64);
         open(&data).set_len(0).expect("shorter");
-        fs::remove_file(kernel.join(FACTS).join("complete")).expect("a mark");
+        fs::remove_file(kernel.join(FACTS_FOLDER).join("complete")).expect("a mark");
         assert!(notices_of(&folder).contains("nothing of them was written"));
     }
 
     #[test]
     fn what_is_being_recorded_is_left_alone() {
         let folder = TemporaryFolder::new();
-        let kernel = left(&folder);
-        let lock = prepare::lock(folder.path()).expect("a folder").expect("it is there");
+        let kernel = create_killed_trace(&folder);
+        let lock = prepare::lock_folder(folder.path()).expect("a folder").expect("it is there");
         assert_eq!(notices_of(&folder), "");
         drop(lock);
-        assert!(!completion::is_marked(&kernel.join(FACTS)));
+        assert!(!completion::is_marked(&kernel.join(FACTS_FOLDER)));
         assert_ne!(notices_of(&folder), "");
     }
 }

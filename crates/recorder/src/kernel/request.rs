@@ -41,6 +41,6 @@ impl KernelRequest<'_> {
     ///
     /// If there is no kernel context of such a name.
     pub(crate) fn contexts(&self) -> Result<Vec<Context>, RecordError> {
-        contexts::of_kernel(&self.spec.contexts)
+        contexts::parse_kernel_contexts(&self.spec.contexts)
     }
 }

@@ -8,24 +8,24 @@ use crate::error::RecordError;
 
 /// Returns the events that these patterns select; each pattern has to match, whether it includes or
 /// excludes.
-pub(crate) fn selected(
+pub(crate) fn select_events(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
-    let selection = selection(catalogue, patterns)?;
+    let selection = parse_selection(catalogue, patterns)?;
     Ok(catalogue.events(&catalogue.selected_names(&selection)?).events)
 }
 
 /// Returns the selected events that tracefs has: of system calls, those by 64-bit numbers.
-pub(crate) fn selected_of_tracefs(
+pub(crate) fn select_tracefs_events(
     catalogue: &Catalogue,
     patterns: &[String],
 ) -> Result<Vec<Event>, RecordError> {
-    Ok(catalogue.select(&selection(catalogue, patterns)?)?.events)
+    Ok(catalogue.select(&parse_selection(catalogue, patterns)?)?.events)
 }
 
 /// Returns the selection of these patterns. A pattern that excludes events has to match some.
-fn selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
+fn parse_selection(catalogue: &Catalogue, patterns: &[String]) -> Result<Selection, RecordError> {
     let all = patterns.iter().flat_map(|list| list.split(',')).map(str::trim);
     for excluded in all.filter_map(|pattern| pattern.strip_prefix('!')) {
         catalogue.selected_names(&Selection::new(&[excluded])?)?;

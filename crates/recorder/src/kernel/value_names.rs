@@ -2,42 +2,42 @@
 
 use std::sync::{Arc, LazyLock};
 
-use trackway_ctf::write::{Meaning, Names};
+use trackway_ctf::write::{Meaning, ValueNames};
 use trackway_kernel::bpf_program::plan::EventPlan;
 use trackway_kernel::catalogue::calls::{
-    file_types, handler_addresses, null_address, requests, signals,
+    file_type_names, ioctl_request_names, null_address_name, signal_handler_names, signal_names,
 };
 use trackway_kernel::catalogue::model::{self, ResultKind, Symbol, Symbols};
 use trackway_kernel::catalogue::names;
 
 /// Returns the meaning of each field of an event, if plain text does not show it.
-pub(crate) fn of(staged: &EventPlan) -> Vec<Option<Meaning>> {
-    of_fields(&staged.meanings)
+pub(crate) fn meanings_of_event(staged: &EventPlan) -> Vec<Option<Meaning>> {
+    meanings_of_fields(&staged.meanings)
 }
 
 /// Returns the meanings of fields by their meanings in the catalogue.
-pub(crate) fn of_fields(fields: &[model::Meaning]) -> Vec<Option<Meaning>> {
-    fields.iter().map(meaning).collect()
+pub(crate) fn meanings_of_fields(fields: &[model::Meaning]) -> Vec<Option<Meaning>> {
+    fields.iter().map(convert_meaning).collect()
 }
 
-fn meaning(of: &model::Meaning) -> Option<Meaning> {
+fn convert_meaning(of: &model::Meaning) -> Option<Meaning> {
     Some(match of {
-        model::Meaning::Symbols(symbols) => Meaning::Names(table(symbols)),
-        model::Meaning::Request => Meaning::Names(table(&requests())),
-        model::Meaning::DependentSymbols(symbols) => Meaning::NamesBehind(table(symbols)),
+        model::Meaning::Symbols(symbols) => Meaning::Names(convert_symbols(symbols)),
+        model::Meaning::Request => Meaning::Names(convert_symbols(&ioctl_request_names())),
+        model::Meaning::DependentSymbols(symbols) => Meaning::NamesBehind(convert_symbols(symbols)),
         model::Meaning::Octal => Meaning::Octal,
-        model::Meaning::Mode => Meaning::Mode(table(&file_types())),
-        model::Meaning::SignalSet => Meaning::Signals(table(&signals())),
-        model::Meaning::WaitStatus => Meaning::Status(table(&signals())),
-        model::Meaning::Address => Meaning::Address(table(&null_address())),
-        model::Meaning::Handler => Meaning::Address(table(&handler_addresses())),
+        model::Meaning::Mode => Meaning::Mode(convert_symbols(&file_type_names())),
+        model::Meaning::SignalSet => Meaning::Signals(convert_symbols(&signal_names())),
+        model::Meaning::WaitStatus => Meaning::Status(convert_symbols(&signal_names())),
+        model::Meaning::Address => Meaning::Address(convert_symbols(&null_address_name())),
+        model::Meaning::Handler => Meaning::Address(convert_symbols(&signal_handler_names())),
         model::Meaning::Device => Meaning::Device,
         model::Meaning::Folder => Meaning::Folder,
         model::Meaning::Internet => Meaning::Internet,
         model::Meaning::Mac => Meaning::Hardware,
         model::Meaning::Uuid => Meaning::Uuid,
         model::Meaning::Result(returned) => Meaning::Result {
-            errors: errors(),
+            errors: errno_names(),
             is_address: matches!(returned, ResultKind::Address),
         },
         // Plain text shows these values.
@@ -53,7 +53,7 @@ fn meaning(of: &model::Meaning) -> Option<Meaning> {
 }
 
 /// Returns the names of a field's values, with the values, as in traces.
-pub(crate) fn labels(of: &model::Meaning) -> Vec<(String, i64)> {
+pub(crate) fn labels_of_meaning(of: &model::Meaning) -> Vec<(String, i64)> {
     let all = |symbols: &Symbols, value: fn(i64) -> Option<i64>| -> Vec<(String, i64)> {
         let symbols = symbols.choices.iter().chain(&symbols.flags);
         let named = |symbol: &Symbol| {
@@ -66,29 +66,29 @@ pub(crate) fn labels(of: &model::Meaning) -> Vec<(String, i64)> {
     };
     match of {
         model::Meaning::Symbols(symbols) => all(symbols, Some),
-        model::Meaning::Request => all(&requests(), Some),
+        model::Meaning::Request => all(&ioctl_request_names(), Some),
         model::Meaning::DependentSymbols(symbols) => {
             all(symbols, |value| Some(value & i64::from(u32::MAX)))
         }
-        model::Meaning::Mode => all(&file_types(), Some),
-        model::Meaning::SignalSet => all(&signals(), bit),
-        model::Meaning::Address => all(&null_address(), Some),
-        model::Meaning::Handler => all(&handler_addresses(), Some),
+        model::Meaning::Mode => all(&file_type_names(), Some),
+        model::Meaning::SignalSet => all(&signal_names(), bit),
+        model::Meaning::Address => all(&null_address_name(), Some),
+        model::Meaning::Handler => all(&signal_handler_names(), Some),
         model::Meaning::Folder => vec![("AT_FDCWD".to_owned(), libc::AT_FDCWD.into())],
         model::Meaning::Result(_) => {
             let negative =
                 |(name, error): (&str, u64)| (name.to_owned(), 0_i64.wrapping_sub_unsigned(error));
-            names::errors().map(negative).collect()
+            names::error_names().map(negative).collect()
         }
         _ => Vec::new(),
     }
 }
 
-fn table(symbols: &Symbols) -> Arc<Names> {
+fn convert_symbols(symbols: &Symbols) -> Arc<ValueNames> {
     let all = |symbols: &[Symbol]| {
         symbols.iter().map(|symbol| (symbol.name.clone().into_owned(), symbol.value)).collect()
     };
-    Arc::new(Names {
+    Arc::new(ValueNames {
         choice_mask: symbols.choice_mask,
         choices: all(&symbols.choices),
         flags: all(&symbols.flags),
@@ -96,11 +96,11 @@ fn table(symbols: &Symbols) -> Arc<Names> {
     })
 }
 
-fn errors() -> Arc<Names> {
-    static ERRORS: LazyLock<Arc<Names>> = LazyLock::new(|| {
-        let choices = names::errors().map(|(name, value)| (name.to_owned(), value));
+fn errno_names() -> Arc<ValueNames> {
+    static ERRORS: LazyLock<Arc<ValueNames>> = LazyLock::new(|| {
+        let choices = names::error_names().map(|(name, value)| (name.to_owned(), value));
         let choices = choices.collect();
-        Arc::new(Names { choice_mask: u64::MAX, choices, ..Names::default() })
+        Arc::new(ValueNames { choice_mask: u64::MAX, choices, ..ValueNames::default() })
     });
     Arc::clone(&ERRORS)
 }

@@ -44,10 +44,10 @@ impl AbandonedChannel {
             return Ok(None);
         }
         // Memory elsewhere belongs to another session, whatever the slot's content is.
-        let is_of_another = handle.uid() != crate::common::user::user();
+        let is_of_another = handle.uid() != crate::common::user::effective_uid();
         let is_its = |layout: &SessionLayout| {
             // Each CPU takes memory of ours.
-            (!is_of_another || layout.cpus <= cpus::possible())
+            (!is_of_another || layout.cpus <= cpus::possible_cpu_count())
                 && slot::is_control_area(handle, slot.index, &layout.control_area())
         };
         let layout = SessionLayout::read(handle.window(), slot.index).filter(is_its);
@@ -72,13 +72,13 @@ impl AbandonedChannel {
             return Ok(None);
         };
         if slot.is_complete {
-            slot.discard(handle, &layout, no_sequence)?;
+            slot.free_undrained(handle, &layout, no_sequence)?;
             return Ok(None);
         }
         Ok(Some(Self { slot, layout, names, no_sequence }))
     }
 
     pub(crate) fn discard(&self, handle: &WindowHandle) -> Result<(), RecordError> {
-        self.slot.discard(handle, &self.layout, self.no_sequence)
+        self.slot.free_undrained(handle, &self.layout, self.no_sequence)
     }
 }

@@ -41,11 +41,11 @@ impl Recording {
         // Without rules: until the other's bits are its, no event may have both.
         let ruleless = ChannelSettings { rules: String::new(), ..settings.clone() };
         let mut channel = self.make_channel(&ruleless, class, Some(place))?;
-        if let Err(error) = channel.filter_for(&self.handle, &settings.rules) {
-            channel.undo(&self.handle);
+        if let Err(error) = channel.compile_filters_for(&self.handle, &settings.rules) {
+            channel.free_unused_slot(&self.handle);
             return Err(error);
         }
-        channel.succeed(&self.channels[place], &settings.rules);
+        channel.activate_in_place_of(&self.channels[place], &settings.rules);
         self.channels.push(channel);
         Ok(())
     }
@@ -61,11 +61,11 @@ impl Recording {
         let session = self.session.as_ref().ok_or(RecordError::Lost("it is only recovered"))?;
         let before = place.map(|place| &self.channels[place]);
         let mut channel = Channel::build(&self.handle, session, settings, class, before)?;
-        self.publish_to(&channel);
+        self.publish_clock_to(&channel);
         channel.begin_at(monotonic_ns());
         self.trace.metadata.declare_class(class, &channel.contexts);
         if let Err(error) = self.trace.metadata.write() {
-            channel.undo(&self.handle);
+            channel.free_unused_slot(&self.handle);
             return Err(RecordError::io("write", self.trace.channel.path())(error));
         }
         Ok(channel)
@@ -87,7 +87,7 @@ impl Recording {
         };
         self.ended.add(channel.summary(&self.handle));
         match taken {
-            Ok(DrainEnd::Complete) => channel.dispose(&self.handle, exclusion),
+            Ok(DrainEnd::Complete) => channel.free_slot_and_memory(&self.handle, exclusion),
             Ok(DrainEnd::Interrupted) | Err(_) => {
                 self.has_left_behind = true;
                 channel.slot.abandon();
@@ -100,7 +100,7 @@ impl Recording {
     pub fn set_rules(&mut self, class: u32, rules: &str) -> Result<(), RecordError> {
         let place = self.place_of(class)?;
         let channel = &mut self.channels[place];
-        channel.filter_for(&self.handle, rules)?;
+        channel.compile_filters_for(&self.handle, rules)?;
         channel.slot.set_rules(&channel.layout, rules);
         Ok(())
     }
@@ -164,7 +164,7 @@ impl Recording {
         self.pause();
         self.ended.forget_counts();
         // Recovery reads the mark if we are killed.
-        let mark = self.trace.facts().map(|facts| facts.join(CLEARING));
+        let mark = self.trace.facts_folder().map(|facts| facts.join(CLEARING));
         let _ = mark.as_ref().map(|mark| fs::write(mark, ""));
         // First, so that no process goes on in a removed file, whatever becomes of the files: a
         // recording that has records to write makes its file again.
@@ -187,7 +187,7 @@ impl Recording {
 
 /// Removes the files of all streams in a folder of such, those of channels that have ended too.
 pub(crate) fn remove_streams(channel: &TraceFolder) -> io::Result<()> {
-    let folder = channel.now()?;
+    let folder = channel.current_path()?;
     let is_stream = |name: &str| name != "metadata" && !name.starts_with('.');
     remove_files(&folder, &is_stream)?;
     remove_files(&folder.join("index"), &|_| true)

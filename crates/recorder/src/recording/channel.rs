@@ -28,7 +28,7 @@ use crate::recording::memory_return::{self, MemoryReturn};
 use crate::recording::region::{CloseKind, DrainContext, RegionDrain, StreamNames};
 use crate::trace::layout::{Trace, TraceProperties, WindowFolder};
 use crate::window::handle::WindowHandle;
-use crate::window::memory_pool::{FileMemory, Pool};
+use crate::window::memory_pool::{FileMemory, MemoryPool};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 use crate::window::slot::{self, Slot};
 use crate::window::{clock_epoch, cpus, lease, shared_text};
@@ -37,7 +37,7 @@ use crate::window::{clock_epoch, cpus, lease, shared_text};
 const CLAIMS_PATIENCE: Duration = Duration::from_millis(50);
 /// Least number of sub-buffers for a region whose first record found no memory: more records will
 /// come.
-const ASKED_SUBS_MIN: u64 = 4;
+const REQUESTED_SUBS_MIN: u64 = 4;
 /// Most ids that are declared of a channel: an event has one. Further ids come from a process that
 /// overwrites the table; metadata must not grow with each.
 const DECLARATIONS_MAX: u32 = 2 * EVENTS_MAX as u32;
@@ -52,7 +52,7 @@ pub(crate) struct Channel {
     pub(crate) regions: Vec<RegionDrain>,
     /// Names of its streams.
     pub(crate) names: Arc<StreamNames>,
-    pub(crate) pool: Pool,
+    pub(crate) pool: MemoryPool,
     /// True if a lack of memory was reported.
     pool_dry: bool,
     pub(crate) begin_ts: u64,
@@ -121,21 +121,22 @@ impl Channel {
     ) -> Result<Self, RecordError> {
         let slot = free_slot::take_slot(handle)?;
         let filters_word = slot.session().filters.load(Ordering::Relaxed);
-        let layout = match slot.build(handle, session, settings, class, cpus::possible()) {
-            Ok(layout) => layout,
-            Err(error) => {
-                // No writer was ever admitted.
-                let _ = slot.free(handle, true);
-                return Err(error);
-            }
-        };
+        let layout =
+            match slot.fill_session(handle, session, settings, class, cpus::possible_cpu_count()) {
+                Ok(layout) => layout,
+                Err(error) => {
+                    // No writer was ever admitted.
+                    let _ = slot.free(handle, true);
+                    return Err(error);
+                }
+            };
         let names = StreamNames::new(&settings.name, class);
         let filters = Filters::of_slot(handle, &slot, filters_word, &layout.control_area());
         // Recovery needs it, too, if the recorder is killed.
-        filters.leave(slot.session());
+        filters.publish_area(slot.session());
         let mut channel = Self::assemble(handle, slot, layout, names, !settings.buffers.whole);
         channel.filters = filters;
-        channel.filters.expect(&settings.expected);
+        channel.filters.add_expected_events(&settings.expected);
         if let Some(before) = before {
             channel.filters.inherit(&before.filters);
         }
@@ -144,17 +145,17 @@ impl Channel {
             channel.filters.set(handle, &channel.slot, &settings.filters, &settings.rules)
         });
         if let Err(error) = built {
-            channel.undo(handle);
+            channel.free_unused_slot(handle);
             return Err(error);
         }
         channel.regions.iter_mut().for_each(RegionDrain::begin_lockless);
-        channel.regions.iter_mut().for_each(|work| work.cut(settings.tracefiles));
+        channel.regions.iter_mut().for_each(|work| work.cut_into_files(settings.tracefiles));
         Ok(channel)
     }
 
     /// Frees the slot of a channel that no writer was ever admitted to.
-    pub(crate) fn undo(&self, handle: &WindowHandle) {
-        self.filters.leave(self.session());
+    pub(crate) fn free_unused_slot(&self, handle: &WindowHandle) {
+        self.filters.publish_area(self.session());
         let _ = self.slot.free(handle, true);
     }
 
@@ -169,7 +170,7 @@ impl Channel {
         let window = handle.window();
         let overwrite = layout.flags & flag::OVERWRITE != 0;
         let names = Arc::new(names);
-        let regions = slot::regions(window, &layout)
+        let regions = slot::list_regions(window, &layout)
             .into_iter()
             .map(|(region, cpu, way)| {
                 let mut work = RegionDrain::new(region, Arc::clone(&names), cpu, way, overwrite);
@@ -181,8 +182,8 @@ impl Channel {
             })
             .collect();
         Self {
-            pool: Pool::new(slot.index, modest),
-            contexts: shared_text::contexts(slot.session(), layout.contexts),
+            pool: MemoryPool::new(slot.index, modest),
+            contexts: shared_text::contexts_of(slot.session(), layout.contexts),
             slot,
             layout,
             regions,
@@ -192,7 +193,7 @@ impl Channel {
             memory_return: None,
             filters: Filters::default(),
             filters_said: None,
-            asked_subs: ASKED_SUBS_MIN,
+            asked_subs: REQUESTED_SUBS_MIN,
             ids_seen: vec![0; EVENTS_MAX],
             ids_known: 0,
         }
@@ -232,11 +233,12 @@ impl Channel {
         handle: &WindowHandle,
         settings: &ChannelSettings,
     ) -> Result<(), RecordError> {
-        let plan = slot::plan(settings, self.layout.flags);
-        let online = cpus::online();
+        let plan = slot::buffer_plan_for(settings, self.layout.flags);
+        let online = cpus::online_cpus();
         let count = online.len() as u64;
         // A flight recorder has all of its memory sooner or later.
-        let starts_small = settings.starts_small && (!settings.overwrite || plan.is_much(count));
+        let starts_small =
+            settings.starts_small && (!settings.overwrite || plan.exceeds_idle_memory(count));
         let initial = plan.initial_of(count, starts_small);
         let needed = count * plan.initial_bytes_per_cpu(count);
         let spare = &online[..online.len().min(initial.spare_cpus as usize)];
@@ -251,7 +253,7 @@ impl Channel {
                 used.push(number);
             }
         }
-        self.asked_subs = initial.subs.max(ASKED_SUBS_MIN);
+        self.asked_subs = initial.subs.max(REQUESTED_SUBS_MIN);
         if plan.whole {
             let checked = self.pool.check_all(&handle.allocator, needed);
             checked.map_err(|error| slot::memory_error(handle, needed, error))?;
@@ -262,13 +264,14 @@ impl Channel {
             for &number in &used {
                 let (least, wanted) = match self.regions[number].way {
                     _ if let Some(lockless) = &self.regions[number].lockless => {
-                        (lockless.places(), lockless.places())
+                        (lockless.memory_pieces(), lockless.memory_pieces())
                     }
                     WriterPath::Sequence => (2, initial.subs),
                     WriterPath::Claim(_) => (1, initial.claim_subs),
                 };
                 let least = least.min(wanted);
-                let backed = self.back(handle, number, if least_only { least } else { wanted });
+                let backed =
+                    self.back_sub_buffers(handle, number, if least_only { least } else { wanted });
                 if let Err(error) = backed {
                     if least_only || plan.whole {
                         return Err(slot::memory_error(handle, needed, error));
@@ -291,7 +294,7 @@ impl Channel {
     }
 
     /// Backs sub-buffers of region `number` until `wanted` of them are, and raises its limit.
-    fn back(
+    fn back_sub_buffers(
         &mut self,
         handle: &WindowHandle,
         number: usize,
@@ -302,9 +305,9 @@ impl Channel {
         let region = work.region.0;
         let shift = region.geometry.sub_shift();
         if let Some(lockless) = &work.lockless {
-            while lockless.backed() < wanted {
-                let missing = wanted - lockless.backed();
-                lockless.back(self.pool.take(&handle.allocator, shift, missing)?);
+            while lockless.backed_sub_buffers() < wanted {
+                let missing = wanted - lockless.backed_sub_buffers();
+                lockless.back_next_piece(self.pool.take(&handle.allocator, shift, missing)?);
             }
             return Ok(());
         }
@@ -316,7 +319,7 @@ impl Channel {
                     let is_first = work.backing.backed() == 0;
                     let Some(index) = work.backing.add(offset) else { break };
                     if is_first {
-                        memory_return::open_again(handle, work, (index, offset), epoch);
+                        memory_return::reopen_sub_buffer(handle, work, (index, offset), epoch);
                     }
                     region.back(index, offset);
                 }
@@ -342,9 +345,9 @@ impl Channel {
     }
 
     /// Admits writers, in the place of another channel, and sets these rules.
-    pub(crate) fn succeed(&mut self, other: &Self, rules: &str) {
+    pub(crate) fn activate_in_place_of(&mut self, other: &Self, rules: &str) {
         self.activate();
-        other.slot.pass_on(&self.layout);
+        other.slot.hand_over_to(&self.layout);
         self.slot.set_rules(&self.layout, rules);
     }
 
@@ -359,7 +362,7 @@ impl Channel {
     }
 
     /// Compiles its filters for the events that these rules select.
-    pub(crate) fn filter_for(
+    pub(crate) fn compile_filters_for(
         &mut self,
         handle: &WindowHandle,
         rules: &str,
@@ -437,14 +440,14 @@ impl Channel {
             return Ok(());
         }
         let (seen, known) = (&mut self.ids_seen, &mut self.ids_known);
-        for (event, id) in ids(window, &self.layout) {
+        for (event, id) in event_ids(window, &self.layout) {
             if seen[event] == id || *known >= DECLARATIONS_MAX {
                 continue;
             }
             let Some(bytes) = window.description(event) else { continue };
             seen[event] = id;
             *known += 1;
-            declare(trace, self.names.class, id, bytes.as_slice());
+            declare_event(trace, self.names.class, id, bytes.as_slice());
         }
         trace
             .metadata
@@ -457,7 +460,7 @@ impl Channel {
         if self.is_lockless() {
             return;
         }
-        self.raise_lowered(memory_return::is_near);
+        self.raise_lowered(memory_return::is_near_limit);
         for number in 0..self.regions.len() {
             if self.is_lowered(number) {
                 continue;
@@ -474,7 +477,7 @@ impl Channel {
             work.backing.recycle(work.drained.position, |index, offset| region.back(index, offset));
             region.raise_limit(work.backing.limit());
             if wanted > work.backing.backed()
-                && let Err(error) = self.back(handle, number, wanted)
+                && let Err(error) = self.back_sub_buffers(handle, number, wanted)
                 && error != AllocateError::Locked // the next turn will do
                 && !self.pool_dry
             {
@@ -491,7 +494,7 @@ impl Channel {
     /// between.
     pub(crate) fn begin_epoch(&self, handle: &WindowHandle, epoch: u64) {
         self.lockless().for_each(Lockless::switch);
-        clock_epoch::switch_all(handle, &self.slot, &self.layout, epoch);
+        clock_epoch::switch_regions(handle, &self.slot, &self.layout, epoch);
     }
 
     /// Adds regions whose earlier claimers have released them.
@@ -502,10 +505,10 @@ impl Channel {
         for number in 0..self.regions.len() {
             let work = &mut self.regions[number];
             if work.is_foreign() && work.owner_seen == 0 {
-                let claimer = ProcessSlot::NONE.owner_word(trackway_sys::thread::tid());
+                let claimer = ProcessSlot::NONE.owner_word(trackway_sys::thread::current_tid());
                 if work.adopt(claimer) {
                     // If there is none, it grows once it is needed.
-                    let _ = self.back(handle, number, 1);
+                    let _ = self.back_sub_buffers(handle, number, 1);
                 }
             }
         }
@@ -548,10 +551,10 @@ impl Channel {
 
     /// Frees the slot and its memory. If a live claimer keeps the memory, or another process keeps
     /// the window locked, leaves that to the next recorder.
-    pub(crate) fn dispose(&self, handle: &WindowHandle, exclusion: WriterExclusion) {
-        self.filters.leave(self.session());
+    pub(crate) fn free_slot_and_memory(&self, handle: &WindowHandle, exclusion: WriterExclusion) {
+        self.filters.publish_area(self.session());
         let is_freed = !exclusion.claimed
-            && slot::nobody_has_a_slot(handle.window(), self.lockless().map(Lockless::buffer))
+            && slot::has_no_reservation(handle.window(), self.lockless().map(Lockless::buffer))
             && self.slot.free(handle, exclusion.no_sequence).is_ok();
         if !is_freed {
             self.slot.abandon_complete();
@@ -584,7 +587,7 @@ impl Channel {
                 buffer,
             };
             work.drain(&mut with)
-                .and_then(|()| work.close(trace, begin_ts, CloseKind::ForGood))
+                .and_then(|()| work.close_stream(trace, begin_ts, CloseKind::ForGood))
                 .map_err(|error| write_error(trace, work, error))?;
         }
         Ok(DrainEnd::Complete)
@@ -605,16 +608,16 @@ pub(crate) fn exclude_writers(window: &Window, channels: &mut [Channel]) -> Vec<
 }
 
 /// Returns the events that have an id in a channel, with the id plus one.
-fn ids(window: &Window, layout: &SessionLayout) -> impl Iterator<Item = (usize, u32)> {
+fn event_ids(window: &Window, layout: &SessionLayout) -> impl Iterator<Item = (usize, u32)> {
     // ORDERING: Acquire pairs with the Release in `enable_if_selected`.
     let id = |event: usize| (event, layout.id(window, event).load(Ordering::Acquire));
     (0..EVENTS_MAX).map(id).filter(|(_, id)| *id != 0)
 }
 
 /// Declares an event. A description that cannot be decoded was overwritten by a process.
-fn declare(trace: &mut Trace, class: u32, id: u32, description: &[u8]) {
+fn declare_event(trace: &mut Trace, class: u32, id: u32, description: &[u8]) {
     if let Ok(description) = EventDescription::decode(description) {
-        trace.metadata.declare(class, id - 1, &description);
+        trace.metadata.declare_event(class, id - 1, &description);
     }
 }
 

@@ -7,7 +7,7 @@ use trackway_abi::session::{SESSIONS_MAX, state};
 
 use crate::error::RecordError;
 use crate::recording::abandoned_channel::{AbandonedChannel, Stranded};
-use crate::window::given_up::GivenUp;
+use crate::window::given_up::GivenUpRecording;
 use crate::window::handle::WindowHandle;
 use crate::window::lease;
 use crate::window::shared_text::uuid_of;
@@ -19,9 +19,9 @@ const ENDING_PATIENCE: Duration = Duration::from_secs(2);
 const ENDING_PERIOD: Duration = Duration::from_millis(5);
 
 /// Takes a free slot of the window. If there is none, gives up the recording of a dead recorder,
-/// the oldest first, which [`given_up::report`](crate::window::given_up::report) reports later.
-/// Windows of sessions over several users go last: the records belong to the recorder's user. In
-/// another user's window nothing is given up: it belongs to that user.
+/// the oldest first, which [`report_given_up`](crate::window::given_up::report_given_up) reports
+/// later. Windows of sessions over several users go last: the records belong to the recorder's
+/// user. In another user's window nothing is given up: it belongs to that user.
 ///
 /// # Errors
 ///
@@ -30,12 +30,12 @@ pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
     let begun = Instant::now();
     loop {
         match Slot::take(handle) {
-            Err(RecordError::NoSlot) if handle.uid() == crate::common::user::user() => {}
+            Err(RecordError::NoSlot) if handle.uid() == crate::common::user::effective_uid() => {}
             other => return other,
         }
-        let is_given_up = match oldest_dead(handle) {
+        let is_given_up = match find_oldest_dead(handle) {
             Some((uuid, recording)) => {
-                let is_given_up = give_up(handle, uuid)?;
+                let is_given_up = give_up_recording(handle, uuid)?;
                 handle.given_up.borrow_mut().extend(recording.filter(|_| is_given_up));
                 is_given_up
             }
@@ -43,7 +43,7 @@ pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
         };
         if !is_given_up {
             // Another command may examine the remains just now: it holds all of them for a moment.
-            if !is_ending(handle) || begun.elapsed() >= ENDING_PATIENCE {
+            if !has_ending_session(handle) || begun.elapsed() >= ENDING_PATIENCE {
                 return Err(RecordError::NoSlot);
             }
             std::thread::sleep(ENDING_PERIOD);
@@ -53,30 +53,30 @@ pub(crate) fn take_slot(handle: &WindowHandle) -> Result<Slot, RecordError> {
 
 /// Returns true if a session is ending or under recovery: a slot is about to be free, or its
 /// recorder's death to show again.
-fn is_ending(handle: &WindowHandle) -> bool {
+fn has_ending_session(handle: &WindowHandle) -> bool {
     let state = |index| handle.window().session(index).state.load(Ordering::Relaxed);
     (0..SESSIONS_MAX).any(|index| matches!(state(index), state::ENDING | state::FREE))
 }
 
 /// Returns the recording whose dead recorder began first, with its identity: one of the window's
 /// user, if there is one. A complete one need not be given up, but its slot may be free by now.
-fn oldest_dead(handle: &WindowHandle) -> Option<([u8; 16], Option<GivenUp>)> {
+fn find_oldest_dead(handle: &WindowHandle) -> Option<([u8; 16], Option<GivenUpRecording>)> {
     let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
     let dead = sessions.filter(|session| {
         session.state.load(Ordering::Relaxed) != state::FREE && lease::recorder_is_dead(session)
     });
     let oldest = dead.min_by_key(|session| {
-        let is_part = matches!(GivenUp::of(session), GivenUp::Part(_));
+        let is_part = matches!(GivenUpRecording::of(session), GivenUpRecording::Part(_));
         let since_ns = session.recorder_since_ns.load(Ordering::Relaxed);
         (slot::is_complete(session), is_part, since_ns)
     })?;
-    let recording = (!slot::is_complete(oldest)).then(|| GivenUp::of(oldest));
+    let recording = (!slot::is_complete(oldest)).then(|| GivenUpRecording::of(oldest));
     Some((uuid_of(oldest), recording))
 }
 
 /// Gives up the channels of a recording, as far as its recorder is dead. Returns true if this
 /// process gave up any: of two that do this at once, only one takes over each slot.
-fn give_up(handle: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
+fn give_up_recording(handle: &WindowHandle, uuid: [u8; 16]) -> Result<bool, RecordError> {
     let mut is_given_up = false;
     for index in 0..SESSIONS_MAX {
         if uuid_of(handle.window().session(index)) != uuid {
@@ -107,7 +107,7 @@ mod tests {
 
     /// Leaves a dead recording into `trace` below `folder`, the window's; a session of user 65531
     /// over several users has no path there.
-    fn leave(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
+    fn leave_dead_recording(folder: &TemporaryFolder, number: u8, trace: &str, is_part: bool) {
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let path = folder.join(trace);
         std::fs::create_dir(&path).expect("a folder");
@@ -134,14 +134,19 @@ mod tests {
     fn own_recordings_are_given_up_before_parts_of_sessions_over_several_users() {
         let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
         for number in 0..SESSIONS_MAX {
-            leave(&folder, number as u8 + 1, &format!("trace-{number}"), number != 2);
+            leave_dead_recording(
+                &folder,
+                number as u8 + 1,
+                &format!("trace-{number}"),
+                number != 2,
+            );
         }
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let taken = || {
             // It stays taken: its recorder is this process.
             take_slot(&handle).expect("a slot");
             let notices = Notices::in_memory();
-            given_up::report(&handle, &notices);
+            given_up::report_given_up(&handle, &notices);
             notices.lines()
         };
         let own = folder.join("trace-2");

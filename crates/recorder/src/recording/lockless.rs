@@ -39,7 +39,7 @@ impl core::fmt::Debug for Lockless {
 }
 
 /// The header of a sub-buffer.
-struct Header {
+struct SubBufferHeader {
     begin: u64,
     lost: u64,
     end: u64,
@@ -60,17 +60,17 @@ impl Lockless {
     }
 
     /// Returns the number of pieces of memory that it needs: one for each sub-buffer, and ours.
-    pub(crate) fn places(&self) -> u64 {
+    pub(crate) fn memory_pieces(&self) -> u64 {
         self.buffer.places.len() as u64
     }
 
     /// Gives the next place that has none the memory at `offset`; how many have some.
-    pub(crate) fn back(&self, offset: u64) -> u64 {
+    pub(crate) fn back_next_piece(&self, offset: u64) -> u64 {
         self.buffer.give_memory(offset)
     }
 
     /// Returns the number of sub-buffers that have memory.
-    pub(crate) fn backed(&self) -> u64 {
+    pub(crate) fn backed_sub_buffers(&self) -> u64 {
         self.buffer.places.iter().filter(|place| place.load(Ordering::Relaxed) != 0).count() as u64
     }
 
@@ -124,7 +124,7 @@ impl Lockless {
     }
 
     /// Passes over all that is there; where that ends.
-    pub(crate) fn pass_all(&mut self) -> u64 {
+    pub(crate) fn skip_all(&mut self) -> u64 {
         self.switch();
         for _ in 0..2 * self.buffer.geometry.sub_count() {
             let Ok(got) = self.buffer.get(&mut self.own) else { break };
@@ -135,7 +135,7 @@ impl Lockless {
 
     /// Makes the sub-buffers that were taken since this was opened readable again. Only if all were
     /// taken in place, and no writer is left, so that they are still there.
-    pub(crate) fn put_back(&self) {
+    pub(crate) fn restore_taken(&self) {
         self.buffer.counters.read_count.store(self.begun, Ordering::Relaxed);
     }
 
@@ -153,13 +153,13 @@ impl Lockless {
             if let Some((got, records)) = self.buffer.get_undelivered(with.memory) {
                 return Some((got, Some(records)));
             }
-            self.pass_hole()?;
+            self.skip_hole()?;
         }
         None
     }
 
     /// Passes over the sub-buffer at read count if it has a hole.
-    fn pass_hole(&mut self) -> Option<()> {
+    fn skip_hole(&mut self) -> Option<()> {
         let read_count = self.buffer.counters.read_count.load(Ordering::Relaxed);
         let hole = self.buffer.holes().find(|hole| hole.position == read_count)?;
         self.holes += 1;
@@ -168,14 +168,14 @@ impl Lockless {
         Some(())
     }
 
-    fn header(memory: &impl Memory, got: &Got) -> Option<Header> {
+    fn read_header(memory: &impl Memory, got: &Got) -> Option<SubBufferHeader> {
         let mut bytes = [0; header::BYTES];
         memory.load(got.at, &mut bytes).ok()?;
         let field = |at: usize| {
             let bytes = bytes.get(at..at + 8).and_then(|bytes| bytes.try_into().ok());
             bytes.map_or(0, u64::from_le_bytes)
         };
-        (field(header::POSITION) == got.position).then(|| Header {
+        (field(header::POSITION) == got.position).then(|| SubBufferHeader {
             begin: field(header::BEGIN),
             lost: field(header::LOST),
             end: field(header::END),
@@ -250,7 +250,7 @@ impl RegionDrain {
         (got, records): (&Got, Option<u64>),
         with: &mut DrainContext<'_, M>,
     ) -> io::Result<bool> {
-        let Some(mut found) = Lockless::header(with.memory, got) else { return Ok(false) };
+        let Some(mut found) = Lockless::read_header(with.memory, got) else { return Ok(false) };
         found.records = records.unwrap_or(found.records);
         let sub_bytes = lockless.buffer.geometry.sub_bytes();
         let content = found.content.wrapping_sub(got.position);

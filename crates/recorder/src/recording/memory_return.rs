@@ -30,9 +30,9 @@ use crate::window::cpus;
 use crate::window::handle::WindowHandle;
 
 /// Time for which memory must not have been needed, in ns.
-const PERIOD_NS: u64 = 10_000_000_000;
+const UNUSED_PERIOD_NS: u64 = 10_000_000_000;
 /// Least that is worth to visit CPUs for, in bytes.
-const WORTH_BYTES: u64 = 1 << 20;
+const RETURN_BYTES_MIN: u64 = 1 << 20;
 /// Longest time of the visit before the former state is restored, in ns.
 const VISIT_NS_MAX: u64 = 1_000_000_000;
 /// Environment variable by which tests have less patience, in ms; then all is worth it.
@@ -45,7 +45,7 @@ pub(crate) struct MemoryReturn {
     period_ns: u64,
     worth_bytes: u64,
     /// Regions whose limit is lowered.
-    lowered: Vec<Lowered>,
+    lowered: Vec<LoweredRegion>,
     /// The thread that visits the CPUs; it may be stuck on one.
     visitor: Option<JoinHandle<bool>>,
     visit_until_ns: u64,
@@ -53,7 +53,7 @@ pub(crate) struct MemoryReturn {
 
 /// A region that is to keep less than it has.
 #[derive(Debug)]
-struct Lowered {
+struct LoweredRegion {
     number: usize,
     /// Sub-buffers that it keeps.
     kept: u64,
@@ -65,8 +65,8 @@ impl MemoryReturn {
     /// Returns the initial state of a channel that begins now.
     pub(crate) fn begin() -> Self {
         let tested = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse::<u64>().ok());
-        let (period_ns, worth_bytes) =
-            tested.map_or((PERIOD_NS, WORTH_BYTES), |ms| (ms.saturating_mul(1_000_000), 1));
+        let (period_ns, worth_bytes) = tested
+            .map_or((UNUSED_PERIOD_NS, RETURN_BYTES_MIN), |ms| (ms.saturating_mul(1_000_000), 1));
         Self {
             due_ns: monotonic_ns().saturating_add(period_ns),
             period_ns,
@@ -90,7 +90,7 @@ impl MemoryReturn {
 impl Channel {
     /// Returns memory that was not needed since the previous call, if a return is due and
     /// worthwhile. A return takes several calls: the result is true if the next call is due soon.
-    pub(crate) fn give_back_in_time(&mut self, handle: &WindowHandle) -> bool {
+    pub(crate) fn return_unused_memory(&mut self, handle: &WindowHandle) -> bool {
         let Some(memory_return) = &mut self.memory_return else { return false };
         match &memory_return.visitor {
             Some(visitor) if visitor.is_finished() => self.release_lowered(handle),
@@ -101,7 +101,7 @@ impl Channel {
             None => {
                 let worth = memory_return.worth_bytes;
                 if memory_return.is_due() {
-                    self.begin_to_give_back(handle, worth);
+                    self.begin_return(handle, worth);
                 }
             }
         }
@@ -109,12 +109,12 @@ impl Channel {
     }
 
     /// Gives memory back at once, however little it is.
-    pub(crate) fn give_back(&mut self, handle: &WindowHandle) {
-        self.begin_to_give_back(handle, 0);
+    pub(crate) fn return_memory_now(&mut self, handle: &WindowHandle) {
+        self.begin_return(handle, 0);
         self.release_lowered(handle);
     }
 
-    fn begin_to_give_back(&mut self, handle: &WindowHandle, worth: u64) {
+    fn begin_return(&mut self, handle: &WindowHandle, worth: u64) {
         let (found, bytes) = self.find_excess();
         let Some(memory_return) = &mut self.memory_return else { return };
         if bytes < worth || found.is_empty() {
@@ -124,7 +124,7 @@ impl Channel {
             return;
         }
         let mut visited = Vec::new();
-        for Lowered { number, kept, .. } in &found {
+        for LoweredRegion { number, kept, .. } in &found {
             let work = &self.regions[*number];
             work.region.0.lower_limit(work.backing.limit_of(*kept));
             if work.way == WriterPath::Sequence {
@@ -135,7 +135,7 @@ impl Channel {
         memory_return.lowered = found;
         memory_return.visit_until_ns = monotonic_ns().saturating_add(VISIT_NS_MAX);
         let visitor = thread::Builder::new().name("visitor".into());
-        memory_return.visitor = visitor.spawn(move || cpus::visit_these(&visited)).ok();
+        memory_return.visitor = visitor.spawn(move || cpus::visit_cpus(&visited)).ok();
         if memory_return.visitor.is_none() {
             self.raise_lowered(|_, _| true);
         }
@@ -145,7 +145,7 @@ impl Channel {
     /// condition does.
     pub(crate) fn raise_lowered(&mut self, is_needed: impl Fn(&RegionDrain, u64) -> bool) {
         let Some(memory_return) = &mut self.memory_return else { return };
-        memory_return.lowered.retain(|Lowered { number, kept, discarded }| {
+        memory_return.lowered.retain(|LoweredRegion { number, kept, discarded }| {
             let work = &self.regions[*number];
             let control = work.region.0.control;
             let is_raised = control.wants_memory.load(Ordering::Relaxed) != 0
@@ -172,9 +172,9 @@ impl Channel {
         let can_give = visitor.join().unwrap_or(false);
         self.raise_lowered(|_, _| !can_give);
         let Some(memory_return) = &mut self.memory_return else { return };
-        for Lowered { number, kept, .. } in std::mem::take(&mut memory_return.lowered) {
+        for LoweredRegion { number, kept, .. } in std::mem::take(&mut memory_return.lowered) {
             let work = &mut self.regions[number];
-            for (shift, offset) in release(work, kept) {
+            for (shift, offset) in release_region_memory(work, kept) {
                 self.pool.put(&handle.allocator, shift, offset);
             }
         }
@@ -186,7 +186,7 @@ impl Channel {
     }
 
     /// Regions that keep less than they have, and how much that comes to, in bytes.
-    fn find_excess(&mut self) -> (Vec<Lowered>, u64) {
+    fn find_excess(&mut self) -> (Vec<LoweredRegion>, u64) {
         let (mut found, mut bytes) = (Vec::new(), 0);
         if self.memory_return.as_ref().is_none_or(|memory_return| memory_return.visitor.is_some()) {
             return (found, bytes);
@@ -199,7 +199,7 @@ impl Channel {
             {
                 let shift = work.region.0.geometry.sub_shift();
                 bytes += (work.backing.backed() - kept) << shift;
-                found.push(Lowered { number, kept, discarded: snapshot.discarded });
+                found.push(LoweredRegion { number, kept, discarded: snapshot.discarded });
             }
         }
         (found, bytes)
@@ -207,7 +207,7 @@ impl Channel {
 }
 
 /// Returns true if a writer has come so near to the lowered limit that it may soon need more.
-pub(crate) fn is_near(work: &RegionDrain, kept: u64) -> bool {
+pub(crate) fn is_near_limit(work: &RegionDrain, kept: u64) -> bool {
     let Some(snapshot) = work.snapshot else { return false };
     let geometry = work.region.0.geometry;
     let end = work.backing.limit_of(kept) >> geometry.sub_shift();
@@ -217,7 +217,7 @@ pub(crate) fn is_near(work: &RegionDrain, kept: u64) -> bool {
 
 /// Takes memory from a region that was lowered: the pieces, by size as a power of two. Or lets
 /// writers go on as before, if they are already further.
-fn release(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
+fn release_region_memory(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
     let region = work.region.0;
     // ORDERING: SeqCst: after the generation was raised, this load finds a claim, or its taker
     // finds the new generation (Dekker).
@@ -241,7 +241,7 @@ fn release(work: &mut RegionDrain, kept: u64) -> Vec<(u32, u64)> {
 
 /// Makes memory at `offset` that of sub-buffer `index`, if that is open though it had none: no
 /// writer reaches it until the limit is raised. Its header is that of clock epoch `epoch`.
-pub(crate) fn open_again(
+pub(crate) fn reopen_sub_buffer(
     handle: &WindowHandle,
     work: &RegionDrain,
     (index, offset): (u64, u64),

@@ -30,7 +30,7 @@ use crate::recording::region::RegionDrain;
 use crate::summary::Summary;
 use crate::trace::completion::{self, CompletedBy};
 use crate::trace::folder::TraceFolder;
-use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
+use crate::trace::layout::{FACTS_FOLDER, Trace, TraceProperties, WindowFolder};
 use crate::trace::progress_file::ProgressFile;
 use crate::window::cpu_barrier::Visits;
 use crate::window::handle::WindowHandle;
@@ -73,7 +73,7 @@ pub struct Recording {
     /// True if it completes the trace of another recorder.
     pub(crate) is_recovery: bool,
     /// The treatment of records that cannot be written.
-    pub(crate) unwritten: Unwritten,
+    pub(crate) unwritten: UnwrittenPolicy,
     /// The file of the written extent, while a reader follows.
     live: Option<ProgressFile>,
     /// True if the contents of flight recorders are discarded with them.
@@ -93,7 +93,7 @@ pub struct Recording {
 
 /// The treatment of records in memory that cannot be written at the end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Unwritten {
+pub(crate) enum UnwrittenPolicy {
     /// They stay for recovery into their trace; if that was removed, they are discarded.
     KeepForTrace,
     /// They stay, whatever became of the trace: another one can be made for them.
@@ -151,7 +151,7 @@ impl Recording {
     ) -> Result<Self, RecordError> {
         let mut calibrator = clock_line::counter_is_invariant().then(Calibrator::default);
         if let Some(calibrator) = &mut calibrator {
-            calibrator.update(clock_line::read());
+            calibrator.update(clock_line::read_clock());
         }
         let begun = Instant::now();
         if session.path.as_os_str().len() > PATH_BYTES_MAX {
@@ -159,7 +159,7 @@ impl Recording {
             return Err(RecordError::io("use", &session.path)(std::io::Error::other(why)));
         }
         let mut built = Vec::new();
-        let made = build_all(&handle, session, channels, &mut built).and_then(|()| {
+        let made = build_channels(&handle, session, channels, &mut built).and_then(|()| {
             let here = channel::trace_properties(session.uuid, &built);
             let realtime_offset_ns = place.realtime_offset_ns.unwrap_or(here.realtime_offset_ns);
             let of = TraceProperties { folder: place.folder, realtime_offset_ns, ..here };
@@ -168,7 +168,7 @@ impl Recording {
         let trace = match made {
             Ok(trace) => trace,
             Err(error) => {
-                built.iter().for_each(|channel| channel.undo(&handle));
+                built.iter().for_each(|channel| channel.free_unused_slot(&handle));
                 return Err(error);
             }
         };
@@ -192,7 +192,7 @@ impl Recording {
             line: None,
             ticker: Ticker::default(),
             is_recovery: false,
-            unwritten: Unwritten::KeepForTrace,
+            unwritten: UnwrittenPolicy::KeepForTrace,
             live: None,
             drops_flight_recorders: false,
             has_left_behind: false,
@@ -211,7 +211,7 @@ impl Recording {
             // Most of it has passed already, or the calibration is not due yet.
             std::thread::sleep(FIRST_BASELINE.saturating_sub(begun.elapsed()));
         }
-        self.publish(None);
+        self.publish_clock(None);
         self.calibrate();
         let now = monotonic_ns();
         self.channels.iter_mut().for_each(|channel| channel.begin_at(now));
@@ -252,7 +252,7 @@ impl Recording {
                 channel.drain(&self.handle, &mut self.trace, partial, &mut self.buffer)?;
             }
             channel.grow(&self.handle, notices);
-            is_shrinking |= channel.give_back_in_time(&self.handle);
+            is_shrinking |= channel.return_unused_memory(&self.handle);
             fill = fill.max(look.fill);
         }
         if is_due(&mut self.slow_due_ns, SLOW_PERIOD_NS, now) {
@@ -300,7 +300,7 @@ impl Recording {
     /// Gives memory back that writers have not needed since this was done last, however little it
     /// is. It is done now and then by itself.
     pub fn trim(&mut self) {
-        self.channels.iter_mut().for_each(|channel| channel.give_back(&self.handle));
+        self.channels.iter_mut().for_each(|channel| channel.return_memory_now(&self.handle));
     }
 
     /// Writes events to the trace at once from now on, or as usual.
@@ -309,14 +309,14 @@ impl Recording {
             return;
         }
         self.live = None;
-        if is_followed && let Ok(facts) = self.trace.facts() {
+        if is_followed && let Ok(facts) = self.trace.facts_folder() {
             self.live = ProgressFile::open(&facts).ok();
             self.flush_due_ns = 0;
         }
     }
 
     pub(crate) fn check_window(&self) -> Result<(), RecordError> {
-        if !self.handle.is_whole() {
+        if !self.handle.is_full_length() {
             return Err(RecordError::Lost("the window was truncated"));
         }
         if !self.channels.iter().all(|channel| channel.slot.is_ours()) {
@@ -329,9 +329,9 @@ impl Recording {
 
     fn calibrate(&mut self) {
         let Some(calibrator) = &mut self.calibrator else { return };
-        match calibrator.update(clock_line::read()) {
+        match calibrator.update(clock_line::read_clock()) {
             Change::Keep => {}
-            Change::Line(line) => self.publish_line(line),
+            Change::Line(line) => self.publish_and_note_line(line),
             Change::Jump(line) => self.begin_epoch(line),
         }
     }
@@ -340,26 +340,26 @@ impl Recording {
     pub fn begin_epoch(&mut self, line: Line) {
         self.epoch += 1;
         // Writers read the system's clock until every region has begun a packet of the new epoch.
-        self.publish(None);
+        self.publish_clock(None);
         self.channels.iter().for_each(|channel| channel.begin_epoch(&self.handle, self.epoch));
-        self.publish_line(line);
+        self.publish_and_note_line(line);
     }
 
-    fn publish_line(&mut self, line: Line) {
-        self.publish(Some(line));
+    fn publish_and_note_line(&mut self, line: Line) {
+        self.publish_clock(Some(line));
         self.trace.note_calibration(self.epoch, &line);
     }
 
-    fn publish(&mut self, line: Option<Line>) {
+    fn publish_clock(&mut self, line: Option<Line>) {
         self.line = line;
         for channel in &self.channels {
-            clock_line::publish(&channel.session().clock, line, self.epoch);
+            clock_line::publish_line(&channel.session().clock, line, self.epoch);
         }
     }
 
     /// Gives a channel that was built later the clock that the others have.
-    pub(crate) fn publish_to(&self, channel: &Channel) {
-        clock_line::publish(&channel.session().clock, self.line, self.epoch);
+    pub(crate) fn publish_clock_to(&self, channel: &Channel) {
+        clock_line::publish_line(&channel.session().clock, self.line, self.epoch);
     }
 
     /// Does the work that is due however long something else takes: the lease, and the clock.
@@ -383,17 +383,19 @@ impl Recording {
         let summary = self.summary();
         let ended = taken.and_then(|end| {
             if end == DrainEnd::Complete && !self.has_left_behind {
-                self.mark(&summary)?;
+                self.mark_complete(&summary)?;
             }
             Ok(end)
         });
         for (channel, exclusion) in self.channels.iter().zip(exclusion) {
             match &ended {
-                Ok(DrainEnd::Complete) => channel.dispose(&self.handle, exclusion),
-                Err(_) if self.discards_unwritten() => channel.dispose(&self.handle, exclusion),
+                Ok(DrainEnd::Complete) => channel.free_slot_and_memory(&self.handle, exclusion),
+                Err(_) if self.discards_unwritten() => {
+                    channel.free_slot_and_memory(&self.handle, exclusion)
+                }
                 // The rest is left to recovery.
                 Ok(DrainEnd::Interrupted) | Err(_) => {
-                    channel.regions.iter().for_each(RegionDrain::put_back);
+                    channel.regions.iter().for_each(RegionDrain::leave_to_recovery);
                     channel.slot.abandon();
                 }
             }
@@ -415,9 +417,9 @@ impl Recording {
 
     fn discards_unwritten(&self) -> bool {
         match self.unwritten {
-            Unwritten::KeepForTrace => self.trace.channel.is_removed(),
-            Unwritten::Keep => false,
-            Unwritten::Discard => true,
+            UnwrittenPolicy::KeepForTrace => self.trace.channel.is_removed(),
+            UnwrittenPolicy::Keep => false,
+            UnwrittenPolicy::Discard => true,
         }
     }
 
@@ -426,7 +428,7 @@ impl Recording {
         self.check_window()?;
         let exclusion = channel::exclude_writers(self.handle.window(), &mut self.channels);
         for (channel, exclusion) in self.channels.iter().zip(exclusion) {
-            channel.dispose(&self.handle, exclusion);
+            channel.free_slot_and_memory(&self.handle, exclusion);
         }
         self.handle.close();
         Ok(())
@@ -446,21 +448,21 @@ impl Recording {
     }
 
     /// Marks the trace as complete.
-    fn mark(&self, summary: &Summary) -> Result<(), RecordError> {
+    fn mark_complete(&self, summary: &Summary) -> Result<(), RecordError> {
         let by = if self.is_recovery {
             CompletedBy::Recover(summary)
         } else {
             CompletedBy::Record(summary)
         };
-        let path = self.trace.channel.path().join(FACTS);
+        let path = self.trace.channel.path().join(FACTS_FOLDER);
         self.trace
-            .facts()
-            .and_then(|facts| completion::mark(&facts, by))
+            .facts_folder()
+            .and_then(|facts| completion::mark_complete(&facts, by))
             .map_err(RecordError::io("write", path))
     }
 }
 
-fn build_all(
+fn build_channels(
     handle: &WindowHandle,
     session: &SessionSettings,
     channels: &[(ChannelSettings, u32)],
@@ -488,7 +490,7 @@ impl Recording {
     }
 
     /// Adds how the channel of class `class` goes.
-    pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
+    pub(crate) fn fill_status(&self, class: u32, status: &mut ChannelStatus) {
         let found = self.channels.iter().find(|channel| channel.names.class == class);
         let Some(channel) = found else { return };
         status.memory_bytes += channel.memory_bytes(&self.handle);

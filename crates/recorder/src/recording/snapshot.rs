@@ -17,15 +17,15 @@ use crate::recording::channel::{self, Channel};
 use crate::recording::region::{DrainContext, RegionDrain};
 use crate::summary::Summary;
 use crate::trace::completion::{self, CompletedBy};
-use crate::trace::layout::{FACTS, Trace, TraceProperties, WindowFolder};
+use crate::trace::layout::{FACTS_FOLDER, Trace, TraceProperties, WindowFolder};
 use crate::trace::prepare::{self, PreparedFolder};
 use crate::window::memory_pool::FileMemory;
 
 /// Name of the file with the reason for a snapshot.
-const REASON: &str = "reason";
+const REASON_FILE: &str = "reason";
 
 /// Returns its line: `by=user`, `by=program`, or `by=crash pid=1234 signal=11`.
-fn line_of(reason: &Reason) -> String {
+fn format_reason(reason: &Reason) -> String {
     match reason {
         Reason::Requested => "by=user\n".into(),
         Reason::Program => "by=program\n".into(),
@@ -34,7 +34,7 @@ fn line_of(reason: &Reason) -> String {
 }
 
 /// Describes the parts of these that a snapshot lacks, if its streams do not show them.
-pub(crate) fn missing_of(works: &[RegionDrain]) -> Option<String> {
+pub(crate) fn describe_missing(works: &[RegionDrain]) -> Option<String> {
     let missed: Vec<_> =
         works.iter().filter(|work| work.is_missed()).map(RegionDrain::name).collect();
     (!missed.is_empty()).then(|| {
@@ -56,7 +56,7 @@ impl Recording {
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
         let (facts, mut prepared_folder) =
-            self.snapshot_in(|| prepare::prepare(folder), last_ns, reason)?;
+            self.snapshot_in(|| prepare::prepare_trace_folder(folder), last_ns, reason)?;
         prepared_folder.commit();
         Ok(facts)
     }
@@ -101,7 +101,8 @@ impl Recording {
         since_ts: u64,
         reason: &Reason,
     ) -> Result<SnapshotFacts, RecordError> {
-        let mut trace = Trace::create(&prepared_folder.trace_folder(), self.particulars())?;
+        let mut trace =
+            Trace::create(&prepared_folder.trace_folder(), self.snapshot_trace_properties())?;
         let mut summary = Summary::default();
         let mut buffer = Vec::new();
         // All are polled before any is copied, which takes long: a thread that moves from one CPU
@@ -121,7 +122,7 @@ impl Recording {
         let mut copied = Vec::new();
         for (begin_ts, works) in works {
             for mut work in works {
-                self.copy(&mut work, begin_ts, &trace, &mut buffer)?;
+                self.copy_region(&mut work, begin_ts, &trace, &mut buffer)?;
                 work.add_to(&mut summary);
                 copied.push(work);
                 self.keep_alive();
@@ -132,21 +133,21 @@ impl Recording {
         for channel in &mut self.channels {
             channel.declare_events(self.handle.window(), &mut self.trace)?;
         }
-        trace.metadata.declare_as(&self.trace.metadata);
+        trace.metadata.copy_declarations(&self.trace.metadata);
         trace.metadata.write().map_err(RecordError::io("write", &prepared_folder.path))?;
         summary.bytes += trace.metadata.bytes();
         trace
-            .facts()
+            .facts_folder()
             .and_then(|facts| {
-                fs::write(facts.join(REASON), line_of(reason))?;
-                completion::mark(&facts, CompletedBy::Record(&summary))
+                fs::write(facts.join(REASON_FILE), format_reason(reason))?;
+                completion::mark_complete(&facts, CompletedBy::Record(&summary))
             })
-            .map_err(RecordError::io("write", prepared_folder.path.join(FACTS)))?;
+            .map_err(RecordError::io("write", prepared_folder.path.join(FACTS_FOLDER)))?;
         Ok(SnapshotFacts {
             folder: prepared_folder.path.clone(),
             events: summary.recorded,
             bytes: summary.bytes,
-            missing: missing_of(&copied).into_iter().collect(),
+            missing: describe_missing(&copied).into_iter().collect(),
         })
     }
 
@@ -156,7 +157,7 @@ impl Recording {
         self.trace.of.as_ref().map(|of| of.folder)
     }
 
-    fn particulars(&self) -> TraceProperties {
+    fn snapshot_trace_properties(&self) -> TraceProperties {
         let now = channel::trace_properties(self.trace.uuid, &self.channels);
         // The clock's offset is that of the session's begin: an event in two snapshots has one
         // time.
@@ -166,7 +167,7 @@ impl Recording {
 
     /// Copies the contents of a region at its poll. Its stream begins when the channel did: so the
     /// empty packet that it begins with is the same in all snapshots.
-    fn copy(
+    fn copy_region(
         &self,
         work: &mut RegionDrain,
         begin_ts: u64,

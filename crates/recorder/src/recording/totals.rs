@@ -115,12 +115,12 @@ impl Channel {
         };
         Shortfall {
             channel: shared_text::channel_name(self.session()).unwrap_or_default(),
-            roomless: sum(RegionDrain::roomless),
+            roomless: sum(RegionDrain::discarded_for_space),
             enough_bytes: self.enough_bytes(handle),
             is_memory_short: self.is_memory_short(),
             oversized_bytes,
             holding_bytes: oversized_bytes.and_then(|bytes| self.holding_bytes(bytes)),
-            unmapped: sum(|work| work.hopeless().unmapped),
+            unmapped: sum(|work| work.unavoidable_losses().unmapped),
         }
     }
 
@@ -129,7 +129,7 @@ impl Channel {
     fn enough_bytes(&self, handle: &WindowHandle) -> Option<u64> {
         let of_size = self.layout.geometry.sub_shift();
         let mut most = None;
-        for work in self.regions.iter().filter(|work| work.roomless() > 0) {
+        for work in self.regions.iter().filter(|work| work.discarded_for_space() > 0) {
             let part = of_size.saturating_sub(work.region.0.geometry.sub_shift());
             most = most.max(Some(work.needed_bytes()?.checked_mul(1 << part)?));
         }
@@ -137,7 +137,7 @@ impl Channel {
         let needed = most?.saturating_add(most? / MARGIN_PART);
         let bytes = needed.checked_next_power_of_two()?;
         let options = BufferOptions { size_bytes: Some(bytes), ..BufferOptions::default() };
-        let for_all = bytes.checked_mul(cpus::online().len() as u64)?;
+        let for_all = bytes.checked_mul(cpus::online_cpus().len() as u64)?;
         let free = free_bytes(handle.allocator.file()).ok()?;
         let can_be_had = for_all <= free.saturating_add(self.memory_bytes(handle));
         (options.plan().is_ok() && can_be_had).then_some(bytes)
@@ -162,7 +162,7 @@ impl Channel {
 
     /// Discards the counts of recorded, lost and cut events so far, after writers were excluded.
     pub(crate) fn forget(&mut self, window: &Window) {
-        self.regions.iter_mut().for_each(RegionDrain::forget);
+        self.regions.iter_mut().for_each(RegionDrain::discard_recorded);
         self.layout.forget_discards(window);
         self.session().records_cut.store(0, Ordering::Relaxed);
     }

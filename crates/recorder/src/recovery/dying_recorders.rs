@@ -14,37 +14,37 @@ use trackway_sys::wait;
 use crate::window::processes::read_proc;
 
 /// For how long those that are about to end are waited for, all together.
-const PATIENCE: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(1);
 /// SIGKILL, as a bit of a set of signals.
-const KILL: u64 = 1 << (libc::SIGKILL - 1);
+const SIGKILL_BIT: u64 = 1 << (libc::SIGKILL - 1);
 /// PF_EXITING (include/linux/sched.h).
-const EXITING: u64 = 4;
+const EXITING_FLAG: u64 = 4;
 
 /// Waits until those of these processes that are about to end have ended.
-pub(crate) fn wait_for(pids: impl Iterator<Item = u32>) {
-    let until = Instant::now() + PATIENCE;
+pub(crate) fn wait_for_dying(pids: impl Iterator<Item = u32>) {
+    let until = Instant::now() + WAIT_MAX;
     for pid in pids.collect::<BTreeSet<u32>>() {
         // First its descriptor: the number may be another process's by then, which is not about to
         // end.
-        let Ok(process) = wait::process_fd(pid) else { continue };
+        let Ok(process) = wait::open_process_fd(pid) else { continue };
         let left = until.saturating_duration_since(Instant::now());
         if is_dying(pid) && !left.is_zero() {
             // A process that does not end is found alive, as before.
-            let _ = wait::readable([Some(&process), None], left.as_nanos() as u64);
+            let _ = wait::wait_readable([Some(&process), None], left.as_nanos() as u64);
         }
     }
 }
 
 /// Returns the processes that hold locks (flock(2)) of files with these numbers.
-pub(crate) fn holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
+pub(crate) fn lock_holders(inodes: &BTreeSet<u64>) -> Vec<u32> {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    holders_in(&locks, inodes)
+    parse_lock_holders(&locks, inodes)
 }
 
 /// Parses the lines of /proc/locks: `1: FLOCK  ADVISORY  WRITE 77 00:1b:4711 0 EOF`. (A file of
 /// this number may be on another file system: then recovery waits for another process that is about
 /// to end.)
-fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
+fn parse_lock_holders(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
     let holder = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK", _, _, pid, file, ..] = words[..] else { return None };
@@ -57,24 +57,24 @@ fn holders_in(locks: &str, inodes: &BTreeSet<u64>) -> Vec<u32> {
 /// Returns true if a process is about to end: killed, or ending already.
 fn is_dying(pid: u32) -> bool {
     let read = |name: &str| read_proc(&format!("/proc/{pid}/{name}")).unwrap_or_default();
-    is_killed(&read("status")) || is_ending(&read("stat"))
+    has_pending_sigkill(&read("status")) || is_exiting(&read("stat"))
 }
 
-fn is_killed(status: &str) -> bool {
+fn has_pending_sigkill(status: &str) -> bool {
     status.lines().any(|line| {
         let pending = line.strip_prefix("SigPnd:").or_else(|| line.strip_prefix("ShdPnd:"));
         let set = pending.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-        set.is_some_and(|set| set & KILL != 0)
+        set.is_some_and(|set| set & SIGKILL_BIT != 0)
     })
 }
 
 /// Returns true for its state and its flags: the first and the seventh field after the name.
-fn is_ending(stat: &str) -> bool {
+fn is_exiting(stat: &str) -> bool {
     let Some((_, rest)) = stat.rsplit_once(')') else { return false };
     let mut fields = rest.split_whitespace();
     let is_gone = matches!(fields.next(), Some("Z" | "X"));
     let flags = fields.nth(5).and_then(|flags| flags.parse::<u64>().ok());
-    is_gone || flags.is_some_and(|flags| flags & EXITING != 0)
+    is_gone || flags.is_some_and(|flags| flags & EXITING_FLAG != 0)
 }
 
 #[cfg(test)]
@@ -85,14 +85,16 @@ mod tests {
 
     #[test]
     fn who_is_about_to_end_is_told_by_the_kernel() {
-        assert!(is_killed("State:\tR (running)\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"));
-        assert!(is_killed("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000101\n"));
-        assert!(!is_killed(
+        assert!(has_pending_sigkill(
+            "State:\tR (running)\nSigPnd:\t0000000000000100\nShdPnd:\t0\n"
+        ));
+        assert!(has_pending_sigkill("SigPnd:\t0000000000000000\nShdPnd:\t0000000000000101\n"));
+        assert!(!has_pending_sigkill(
             "SigPnd:\t0000000000000200\nShdPnd:\tnone\nSigBlk:\t0000000000000100\n"
         ));
-        assert!(is_ending("7 (a) b) Z 1 7 7 0 -1 4227084 0 0"));
-        assert!(is_ending("7 (a) b) R 1 7 7 0 -1 4194308 0 0"));
-        assert!(!is_ending("7 (a) b) R 1 7 7 0 -1 4194304 0 0") && !is_ending(""));
+        assert!(is_exiting("7 (a) b) Z 1 7 7 0 -1 4227084 0 0"));
+        assert!(is_exiting("7 (a) b) R 1 7 7 0 -1 4194308 0 0"));
+        assert!(!is_exiting("7 (a) b) R 1 7 7 0 -1 4194304 0 0") && !is_exiting(""));
         assert!(!is_dying(std::process::id()));
     }
 
@@ -102,7 +104,7 @@ mod tests {
             let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().expect("it starts");
             let pid = child.id();
             child.kill().expect("ours");
-            wait_for([pid].into_iter());
+            wait_for_dying([pid].into_iter());
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("nobody has waited");
             assert!(
                 stat.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")),
@@ -118,6 +120,6 @@ mod tests {
             2: POSIX  ADVISORY  WRITE 78 00:1b:4711 0 EOF\n\
             3: FLOCK  ADVISORY  WRITE 79 00:1b:4712 0 EOF\n\
             3: -> FLOCK  ADVISORY  WRITE 80 00:1b:4711 0 EOF\n";
-        assert_eq!(holders_in(locks, &BTreeSet::from([4711])), [77]);
+        assert_eq!(parse_lock_holders(locks, &BTreeSet::from([4711])), [77]);
     }
 }

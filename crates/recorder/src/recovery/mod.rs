@@ -4,10 +4,10 @@ pub(crate) mod dying_recorders;
 pub(crate) mod in_passing;
 mod origin_source;
 pub(crate) mod recovered_trace;
+mod reopen;
 mod requested_trace;
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,14 +27,13 @@ use crate::notices::Notices;
 use crate::recording::abandoned_channel::{AbandonedChannel, Stranded};
 use crate::recording::channel::Channel;
 use crate::recording::region::RegionDrain;
-use crate::recording::{Recording, Unwritten, changes};
+use crate::recording::{Recording, UnwrittenPolicy, changes};
 use crate::summary::Summary;
 use crate::trace::completion::{self, CompletedBy};
 use crate::trace::folder::TraceFolder;
-use crate::trace::layout::{FACTS, Trace, WindowFolder};
+use crate::trace::layout::{FACTS_FOLDER, Trace, WindowFolder};
 use crate::trace::metadata::Metadata;
 use crate::trace::prepare;
-use crate::trace::stream::is_progress_in;
 use crate::window::handle::WindowHandle;
 use crate::window::shared_text::{self, uuid_of};
 use crate::window::slot::Slot;
@@ -42,7 +41,7 @@ use crate::window::slot::Slot;
 /// A session that was recovered.
 #[derive(Debug)]
 #[non_exhaustive]
-pub struct Recovered {
+pub struct RecoveredSession {
     /// Folder of the recovered trace: the recorded place, or the one that the user gave.
     pub folder: PathBuf,
     /// Outcome for its records that were in memory.
@@ -55,7 +54,7 @@ pub struct Recovered {
 #[derive(Debug)]
 pub struct Recovery {
     /// The sessions that had records in memory.
-    pub sessions: Vec<Recovered>,
+    pub sessions: Vec<RecoveredSession>,
     /// True if another trace was completed, or could not be: one without records in memory.
     pub has_completed_other: bool,
 }
@@ -89,7 +88,13 @@ pub fn recover(
     only: Option<&Path>,
     stranded: Stranded,
 ) -> Result<Recovery, RecordError> {
-    recover_as(&crate::window::handle::folder(), Some(&RunFolder::new()), notices, only, stranded)
+    recover_as(
+        &crate::window::handle::window_folder(),
+        Some(&RunFolder::new()),
+        notices,
+        only,
+        stranded,
+    )
 }
 
 /// Recovers as [`recover`] does, in the window in `folder`, with new traces beside those that
@@ -98,7 +103,7 @@ pub fn recover_in(
     folder: &Path,
     notices: &Notices,
     only: Option<&Path>,
-) -> Result<Vec<Recovered>, RecordError> {
+) -> Result<Vec<RecoveredSession>, RecordError> {
     recover_in_as(folder, notices, only, Stranded::NewTrace)
 }
 
@@ -108,12 +113,12 @@ pub fn recover_in_as(
     notices: &Notices,
     only: Option<&Path>,
     stranded: Stranded,
-) -> Result<Vec<Recovered>, RecordError> {
+) -> Result<Vec<RecoveredSession>, RecordError> {
     recover_as(folder, None, notices, only, stranded).map(|recovery| recovery.sessions)
 }
 
 /// Recovers as [`recover`] does, for a command with another purpose: discards nothing.
-pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<Recovered>, RecordError> {
+pub(crate) fn recover_in_passing(notices: &Notices) -> Result<Vec<RecoveredSession>, RecordError> {
     recover(notices, None, Stranded::Keep).map(|recovery| recovery.sessions)
 }
 
@@ -128,12 +133,12 @@ fn recover_as(
 ) -> Result<Recovery, RecordError> {
     let only = only.map(RequestedTrace::new);
     let recovery = Recoverer { folder, notices, stranded, may_be_here: run.is_some() };
-    recovery.wait_for_the_dying(run)?;
+    recovery.wait_for_dying_recorders(run)?;
     let mut in_memory = Vec::new();
-    let mut recovered = recovery.own(only.as_ref(), &mut in_memory)?;
-    for part in recovery.parts(run, only.as_ref())? {
+    let mut recovered = recovery.recover_own_window(only.as_ref(), &mut in_memory)?;
+    for part in recovery.find_session_parts(run, only.as_ref())? {
         let uuid = part.origin().uuid;
-        match recovery.part(part) {
+        match recovery.recover_part(part) {
             Ok(WindowContents::Nothing) => {}
             Ok(WindowContents::InMemory(one)) => {
                 in_memory.push(uuid);
@@ -141,22 +146,24 @@ fn recover_as(
             }
             Err((folder, error)) => {
                 in_memory.push(uuid);
-                recovered.push(Recovered::failed(folder, error));
+                recovered.push(RecoveredSession::failed(folder, error));
             }
         }
     }
     // Kernel events are in no window.
-    recovered.iter().for_each(|one| _ = kernel::recover::complete(&one.folder, notices));
+    recovered
+        .iter()
+        .for_each(|one| _ = kernel::recover::complete_kernel_part(&one.folder, notices));
     let has_completed_other = match (&only, run) {
         (Some(named), _) => {
             let is_marked = named.mark_complete(&in_memory, notices)?;
-            kernel::recover::complete(&named.path, notices) || is_marked
+            kernel::recover::complete_kernel_part(&named.path, notices) || is_marked
         }
         (None, Some(run)) => run.complete_kernel_parts(notices),
         (None, None) => false,
     };
     // Names that stay are harmless.
-    let _ = run.map(|run| run.clean_recovered(folder));
+    let _ = run.map(|run| run.remove_recovered_names(folder));
     Ok(Recovery { sessions: recovered, has_completed_other })
 }
 
@@ -165,7 +172,7 @@ enum WindowContents {
     /// Nothing.
     Nothing,
     /// It is in memory; if its recorder was dead, this is the outcome.
-    InMemory(Option<Recovered>),
+    InMemory(Option<RecoveredSession>),
 }
 
 /// The options of a recovery.
@@ -188,9 +195,9 @@ impl Recoverer<'_> {
 
     /// Waits for recorders that were killed, and have not ended yet: those of the user's own
     /// window, and those that hold the locks of sessions.
-    fn wait_for_the_dying(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
+    fn wait_for_dying_recorders(&self, run: Option<&RunFolder>) -> Result<(), RecordError> {
         let mut pids = Vec::new();
-        if let Some(handle) = self.open(crate::common::user::user())? {
+        if let Some(handle) = self.open(crate::common::user::effective_uid())? {
             let sessions = (0..SESSIONS_MAX).map(|index| handle.window().session(index));
             let used = sessions.filter(|of| of.state.load(Ordering::Relaxed) != state::FREE);
             pids.extend(used.map(|of| of.recorder_pid.load(Ordering::Relaxed)));
@@ -198,32 +205,35 @@ impl Recoverer<'_> {
         }
         let files = run.map(|run| fs::read_dir(run.path())).into_iter().flatten().flatten();
         let inodes = files.flatten().filter_map(|file| Some(file.metadata().ok()?.ino()));
-        pids.extend(dying_recorders::holders(&inodes.collect()));
-        dying_recorders::wait_for(pids.into_iter().filter(|&pid| pid != 0));
+        pids.extend(dying_recorders::lock_holders(&inodes.collect()));
+        dying_recorders::wait_for_dying(pids.into_iter().filter(|&pid| pid != 0));
         Ok(())
     }
 
     /// Recovers sessions in the user's own window, except those over several users. Adds the
     /// identities that were found to `in_memory`.
-    fn own(
+    fn recover_own_window(
         &self,
         only: Option<&RequestedTrace>,
         in_memory: &mut Vec<[u8; 16]>,
-    ) -> Result<Vec<Recovered>, RecordError> {
+    ) -> Result<Vec<RecoveredSession>, RecordError> {
         let (mut recovered, mut left) = (Vec::new(), Vec::new());
-        let Some(handle) = self.open(crate::common::user::user())? else { return Ok(recovered) };
+        let Some(handle) = self.open(crate::common::user::effective_uid())? else {
+            return Ok(recovered);
+        };
         let mut elsewhere = 0;
         for index in 0..SESSIONS_MAX {
             let session = handle.window().session(index);
             let state = session.state.load(Ordering::Relaxed);
-            let place = shared_text::path_of(session);
+            let place = shared_text::trace_path_of(session);
             if state == state::FREE {
                 continue;
             }
             if place.as_os_str().is_empty() && state != state::BUILDING {
                 // The window does not have the place of its trace.
-                elsewhere +=
-                    u32::from(session.uid.load(Ordering::Relaxed) != crate::common::user::user());
+                elsewhere += u32::from(
+                    session.uid.load(Ordering::Relaxed) != crate::common::user::effective_uid(),
+                );
                 continue;
             }
             let folder = match only {
@@ -235,7 +245,7 @@ impl Recoverer<'_> {
             if let Some(slot) = Slot::take_over(&handle, index)? {
                 match AbandonedChannel::of(&handle, slot, self.stranded) {
                     Ok(channel) => left.extend(channel.map(|channel| (folder, channel))),
-                    Err(error) => recovered.push(Recovered::failed(folder, error)),
+                    Err(error) => recovered.push(RecoveredSession::failed(folder, error)),
                 }
             }
         }
@@ -256,11 +266,11 @@ impl Recoverer<'_> {
             let root = channels[0].0.clone();
             let channels = channels.into_iter().map(|(_, channel)| channel).collect();
             // An open file of its own, because it is kept with the session's origin.
-            let Some(handle) = self.open(crate::common::user::user())? else {
+            let Some(handle) = self.open(crate::common::user::effective_uid())? else {
                 return Ok(recovered);
             };
             let origin = Origin { uuid, folder: WindowFolder::own(), root };
-            recovered.extend(self.one(handle, channels, &origin));
+            recovered.extend(self.recover_session(handle, channels, &origin));
         }
         // The slots that were taken over showed its memory.
         handle.close();
@@ -269,12 +279,12 @@ impl Recoverer<'_> {
 
     /// Returns the windows of sessions over several users whose recorders are dead: all, or those
     /// of the trace that the user named.
-    fn parts(
+    fn find_session_parts(
         &self,
         run: Option<&RunFolder>,
         only: Option<&RequestedTrace>,
     ) -> Result<Vec<OriginSource>, RecordError> {
-        let kept = run.map(origin_file::left_behind).transpose()?.unwrap_or_default();
+        let kept = run.map(origin_file::open_orphaned).transpose()?.unwrap_or_default();
         let Some(named) = only else {
             return Ok(kept.into_iter().map(OriginSource::File).collect());
         };
@@ -296,7 +306,7 @@ impl Recoverer<'_> {
     }
 
     /// Recovers one part, if something of it is in its user's window.
-    fn part(&self, part: OriginSource) -> Result<WindowContents, (PathBuf, RecordError)> {
+    fn recover_part(&self, part: OriginSource) -> Result<WindowContents, (PathBuf, RecordError)> {
         let origin = part.origin().clone();
         let fail = |error| (origin.root.clone(), error);
         let handle = match self.open(origin.folder.uid) {
@@ -319,7 +329,7 @@ impl Recoverer<'_> {
             // Those with a path are of a session of the window's user alone.
             if is_free
                 || uuid_of(session) != origin.uuid
-                || !shared_text::path_of(session).as_os_str().is_empty()
+                || !shared_text::trace_path_of(session).as_os_str().is_empty()
             {
                 continue;
             }
@@ -342,7 +352,7 @@ impl Recoverer<'_> {
         if left.is_empty() {
             return Ok(WindowContents::InMemory(None));
         }
-        let one = self.one(handle, left, &origin);
+        let one = self.recover_session(handle, left, &origin);
         if one.as_ref().is_none_or(|one| one.result.is_ok()) {
             part.forget();
         }
@@ -352,16 +362,16 @@ impl Recoverer<'_> {
 
 /// Keeps recorders and other recoveries away from the trace in `folder`, and shows readers that it
 /// is being written, until it is dropped.
-fn lock(folder: &Path) -> Result<File, RecordError> {
-    match prepare::lock(folder) {
+fn lock_trace(folder: &Path) -> Result<File, RecordError> {
+    match prepare::lock_folder(folder) {
         Ok(Some(lock)) => Ok(lock),
-        Ok(None) => Err(RecordError::io("open", folder)(ErrorKind::NotFound.into())),
+        Ok(None) => Err(RecordError::io("open", folder)(std::io::ErrorKind::NotFound.into())),
         Err(RecordError::FolderBusy(folder)) => Err(RecordError::TraceBusy(folder)),
         Err(error) => Err(error),
     }
 }
 
-impl Recovered {
+impl RecoveredSession {
     fn failed(folder: PathBuf, error: RecordError) -> Self {
         Self { folder, end: RecoveryEnd::InPlace, result: Err(error) }
     }
@@ -370,79 +380,90 @@ impl Recovered {
 impl Recoverer<'_> {
     /// Completes the trace of a session with these channels, or treats their records as configured
     /// if that is not possible. `None`: no record was left.
-    fn one(
+    fn recover_session(
         &self,
         handle: WindowHandle,
         channels: Vec<AbandonedChannel>,
         origin: &Origin,
-    ) -> Option<Recovered> {
+    ) -> Option<RecoveredSession> {
         let Origin { root: folder, uuid, .. } = origin;
-        let opened = lock(folder).and_then(|lock| {
+        let opened = lock_trace(folder).and_then(|lock| {
             let trace = Trace::reopen(folder, &lock, origin.folder, *uuid)?;
             Ok((lock, trace))
         });
         match opened {
-            Ok((_lock, trace)) => Some(self.in_place(handle, channels, trace, origin)),
+            Ok((_lock, trace)) => Some(self.complete_in_place(handle, channels, trace, origin)),
             // Its own recorder ends, or another process is recovering it.
-            Err(RecordError::TraceBusy(_)) if is_there(origin) => {
-                Some(keep(&channels, folder.clone(), RecordError::TraceBusy(folder.clone())))
-            }
+            Err(RecordError::TraceBusy(_)) if is_at_recorded_path(origin) => Some(keep_in_memory(
+                &channels,
+                folder.clone(),
+                RecordError::TraceBusy(folder.clone()),
+            )),
             Err(_) if self.stranded == Stranded::Discard => {
-                Some(discard(handle, &channels, folder.clone()))
+                Some(discard_records(handle, &channels, folder.clone()))
             }
             Err(_) if self.stranded == Stranded::NewTrace => {
-                let channels = assemble(&handle, channels);
-                Some(match recovered_trace::make(origin, &channels, self.may_be_here) {
-                    Ok(made) => self.finish_beside(handle, channels, made, origin),
-                    Err(error) => {
-                        channels.iter().for_each(|channel| channel.slot.abandon());
-                        Recovered::failed(folder.clone(), error)
-                    }
-                })
+                let channels = assemble_channels(&handle, channels);
+                Some(
+                    match recovered_trace::create_beside_original(
+                        origin,
+                        &channels,
+                        self.may_be_here,
+                    ) {
+                        Ok(made) => self.write_recovered_trace(handle, channels, made, origin),
+                        Err(error) => {
+                            channels.iter().for_each(|channel| channel.slot.abandon());
+                            RecoveredSession::failed(folder.clone(), error)
+                        }
+                    },
+                )
             }
-            Err(error) => Some(keep(&channels, folder.clone(), error)),
+            Err(error) => Some(keep_in_memory(&channels, folder.clone(), error)),
         }
     }
 
     /// Completes a trace that is where it was.
-    fn in_place(
+    fn complete_in_place(
         &self,
         handle: WindowHandle,
         channels: Vec<AbandonedChannel>,
         trace: Trace,
         origin: &Origin,
-    ) -> Recovered {
+    ) -> RecoveredSession {
         let folder = trace.root.clone();
-        let channels = assemble(&handle, channels);
+        let channels = assemble_channels(&handle, channels);
         let mut recording = Recording::assemble(handle, trace, channels);
         recording.is_recovery = true;
         let channel = Arc::clone(&recording.trace.channel);
         if let Err(error) = recording.reopen_streams() {
             let made = match self.stranded {
-                Stranded::NewTrace => {
-                    recovered_trace::make(origin, &recording.channels, self.may_be_here)
-                }
+                Stranded::NewTrace => recovered_trace::create_beside_original(
+                    origin,
+                    &recording.channels,
+                    self.may_be_here,
+                ),
                 Stranded::Keep => Err(error),
                 Stranded::Discard => {
                     let discarded = recording.discard();
-                    return self.incomplete(folder, &channel, &error, discarded);
+                    return self.report_incomplete(folder, &channel, &error, discarded);
                 }
             };
             return match made {
                 Ok(made) => {
                     let Recording { handle, channels, .. } = recording;
-                    self.finish_beside(handle, channels, made, origin)
+                    self.write_recovered_trace(handle, channels, made, origin)
                 }
                 Err(error) => {
                     recording.channels.iter().for_each(|channel| channel.slot.abandon());
-                    Recovered::failed(folder, error)
+                    RecoveredSession::failed(folder, error)
                 }
             };
         }
         if self.stranded == Stranded::Discard {
-            recording.unwritten = Unwritten::Discard;
+            recording.unwritten = UnwrittenPolicy::Discard;
         }
-        let was_cleared = recording.trace.facts().is_ok_and(|facts| changes::was_cleared(&facts));
+        let was_cleared =
+            recording.trace.facts_folder().is_ok_and(|facts| changes::was_cleared(&facts));
         let result = recording.finish(&|| false);
         if was_cleared && result.is_ok() {
             self.notices.report(format_args!(
@@ -456,68 +477,68 @@ impl Recoverer<'_> {
             Err(error)
                 if self.stranded == Stranded::Discard && !matches!(error, RecordError::Lost(_)) =>
             {
-                self.incomplete(folder, &channel, &error, Ok(()))
+                self.report_incomplete(folder, &channel, &error, Ok(()))
             }
-            result => Recovered { folder, end: RecoveryEnd::InPlace, result },
+            result => RecoveredSession { folder, end: RecoveryEnd::InPlace, result },
         }
     }
 
     /// Writes records in memory into a trace of its own, or nothing: as long as that is not
     /// complete, all stay in memory, and if it cannot be completed it is removed.
-    fn finish_beside(
+    fn write_recovered_trace(
         &self,
         handle: WindowHandle,
         channels: Vec<Channel>,
         mut made: recovered_trace::RecoveredTrace,
         origin: &Origin,
-    ) -> Recovered {
+    ) -> RecoveredSession {
         let mut recording = Recording::assemble(handle, made.trace, channels);
         recording.is_recovery = true;
-        recording.unwritten = Unwritten::Keep;
+        recording.unwritten = UnwrittenPolicy::Keep;
         let regions = recording.channels.iter_mut().flat_map(|channel| &mut channel.regions);
         regions.for_each(RegionDrain::begin_new_trace);
         match recording.finish(&|| false) {
             Ok(summary) => {
                 made.prepared_folder.commit();
                 let end = RecoveryEnd::NewTrace(made.prepared_folder.path.clone());
-                Recovered { folder: origin.root.clone(), end, result: Ok(summary) }
+                RecoveredSession { folder: origin.root.clone(), end, result: Ok(summary) }
             }
             Err(error) => {
-                if let Err(why) = recovered_trace::remove(&made.prepared_folder) {
+                if let Err(why) = recovered_trace::remove_unwritten_trace(&made.prepared_folder) {
                     self.notices.report(format_args!(
                         "{} is not complete, and cannot be removed: {}",
                         made.prepared_folder.path.display(),
                         IoError::from(why)
                     ));
                 }
-                Recovered::failed(origin.root.clone(), error)
+                RecoveredSession::failed(origin.root.clone(), error)
             }
         }
     }
 
     /// Reports a trace that could not be completed, and marks it: the records in memory were
     /// `discarded`, and it has all that was written.
-    fn incomplete(
+    fn report_incomplete(
         &self,
         folder: PathBuf,
         channel: &TraceFolder,
         error: &RecordError,
         discarded: Result<(), RecordError>,
-    ) -> Recovered {
+    ) -> RecoveredSession {
         self.notices.report(format_args!("{} cannot be completed: {error}", folder.display()));
         if discarded.is_ok() {
             // Without a mark, readers report the trace as incomplete, which it is.
-            let _ = channel
-                .now()
-                .and_then(|now| completion::mark(&now.join(FACTS), CompletedBy::Assumption));
+            let _ = channel.current_path().and_then(|now| {
+                completion::mark_complete(&now.join(FACTS_FOLDER), CompletedBy::Assumption)
+            });
         }
         let result = discarded.map(|()| Summary::default());
-        Recovered { folder, end: RecoveryEnd::Discarded, result }
+        RecoveredSession { folder, end: RecoveryEnd::Discarded, result }
     }
 }
 
 /// Puts channels of dead recorders together.
-fn assemble(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
+fn assemble_channels(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Channel> {
     let one = |left: AbandonedChannel| {
         Channel::assemble(handle, left.slot, left.layout, left.names, false)
     };
@@ -525,60 +546,31 @@ fn assemble(handle: &WindowHandle, channels: Vec<AbandonedChannel>) -> Vec<Chann
 }
 
 /// Returns true if the trace is where it was recorded.
-fn is_there(origin: &Origin) -> bool {
+fn is_at_recorded_path(origin: &Origin) -> bool {
     Metadata::uuid_in(&origin.folder.in_trace(&origin.root)) == Some(origin.uuid)
 }
 
 /// Leaves records in memory.
-fn keep(channels: &[AbandonedChannel], folder: PathBuf, error: RecordError) -> Recovered {
+fn keep_in_memory(
+    channels: &[AbandonedChannel],
+    folder: PathBuf,
+    error: RecordError,
+) -> RecoveredSession {
     channels.iter().for_each(|left| left.slot.abandon());
-    Recovered::failed(folder, error)
+    RecoveredSession::failed(folder, error)
 }
 
 /// Gives records up.
-fn discard(handle: WindowHandle, channels: &[AbandonedChannel], folder: PathBuf) -> Recovered {
+fn discard_records(
+    handle: WindowHandle,
+    channels: &[AbandonedChannel],
+    folder: PathBuf,
+) -> RecoveredSession {
     let discarded: Vec<_> = channels.iter().map(|left| left.discard(&handle)).collect();
     handle.close();
     let result = discarded.into_iter().find_map(Result::err);
     let result = result.map_or_else(|| Ok(Summary::default()), Err);
-    Recovered { folder, end: RecoveryEnd::Discarded, result }
-}
-
-impl Recording {
-    /// Reopens the streams at the dead recorder's progress in the window.
-    fn reopen_streams(&mut self) -> Result<(), RecordError> {
-        let channel = &self.trace.channel;
-        let folder = channel.now().map_err(RecordError::io("open", channel.path()))?;
-        let is_of_another = self.handle.uid() != crate::common::user::user();
-        for work in self.channels.iter_mut().flat_map(|channel| &mut channel.regions) {
-            let drained = work.region.0.control.drained();
-            // That user must not undo what is written already.
-            if is_of_another && !is_progress_in(&folder, &work.name(), &drained) {
-                work.drained = drained;
-                work.given_up = true;
-                work.damaged += 1;
-                continue;
-            }
-            match work.reopen_stream(&self.trace) {
-                Ok(()) => {}
-                // A process removed or cut the file, or overwrote the progress.
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        ErrorKind::NotFound | ErrorKind::UnexpectedEof | ErrorKind::InvalidData
-                    ) =>
-                {
-                    work.given_up = true;
-                    work.damaged += 1;
-                }
-                Err(error) => {
-                    let path = channel.path().join(work.name());
-                    return Err(RecordError::io("open", path)(error));
-                }
-            }
-        }
-        Ok(())
-    }
+    RecoveredSession { folder, end: RecoveryEnd::Discarded, result }
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ impl OriginSource {
     /// Removes the file, after the recovery.
     pub(super) fn forget(self) {
         if let Self::File(kept) = self {
-            kept.forget();
+            kept.remove();
         }
     }
 }

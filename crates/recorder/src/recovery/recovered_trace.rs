@@ -27,13 +27,14 @@ pub(crate) struct RecoveredTrace {
 /// # Errors
 ///
 /// If it cannot be made.
-pub(crate) fn make(
+pub(crate) fn create_beside_original(
     origin: &Origin,
     channels: &[Channel],
     may_be_here: bool,
 ) -> Result<RecoveredTrace, RecordError> {
-    let path = claim(&origin.root, may_be_here)?;
-    let prepared_folder = prepare::prepare(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
+    let path = create_free_folder(&origin.root, may_be_here)?;
+    let prepared_folder =
+        prepare::prepare_trace_folder(&path).inspect_err(|_| drop(fs::remove_dir(&path)))?;
     let of = TraceProperties {
         folder: origin.folder,
         ..channel::trace_properties(origin.uuid, channels)
@@ -42,7 +43,7 @@ pub(crate) fn make(
         Ok(trace) => Ok(RecoveredTrace { prepared_folder, trace }),
         Err(error) => {
             // A folder that cannot be removed is harmless.
-            let _ = remove(&prepared_folder);
+            let _ = remove_unwritten_trace(&prepared_folder);
             Err(error)
         }
     }
@@ -53,7 +54,7 @@ pub(crate) fn make(
 /// # Errors
 ///
 /// If something is left of its folder.
-pub(crate) fn remove(prepared_folder: &PreparedFolder) -> io::Result<()> {
+pub(crate) fn remove_unwritten_trace(prepared_folder: &PreparedFolder) -> io::Result<()> {
     let place = prepared_folder.trace_folder();
     // If it has not been begun, there is none.
     let _ = place.remove_below(&["ust"]);
@@ -61,7 +62,7 @@ pub(crate) fn remove(prepared_folder: &PreparedFolder) -> io::Result<()> {
 }
 
 /// Makes the folder, under a name that is free.
-fn claim(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
+fn create_free_folder(root: &Path, may_be_here: bool) -> Result<PathBuf, RecordError> {
     if !root.is_absolute() {
         // Recorders write absolute paths: a process overwrote this one.
         return Err(RecordError::io("use", root)(ErrorKind::InvalidInput.into()));

@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use trackway_abi::session::Session;
 
-use super::lock;
+use super::lock_trace;
 use crate::error::RecordError;
 use crate::notices::Notices;
 use crate::trace::completion::{self, CompletedBy};
 use crate::trace::folder::TraceFolder;
-use crate::trace::layout::{self, CALIBRATIONS, FACTS, WindowFolder, channel_of};
+use crate::trace::layout::{self, CALIBRATIONS_FILE, FACTS_FOLDER, WindowFolder, streams_folder};
 use crate::trace::metadata::Metadata;
 use crate::window::shared_text::{self, uuid_of};
 
@@ -28,17 +28,17 @@ pub(super) struct RequestedTrace {
 
 impl RequestedTrace {
     pub(super) fn new(path: &Path) -> Self {
-        let uuid = Metadata::uuid_in(&channel_of(path, crate::common::user::user()));
+        let uuid = Metadata::uuid_in(&streams_folder(path, crate::common::user::effective_uid()));
         let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        // Without a slash at the end, as `prepare::prepare` makes it.
+        // Without a slash at the end, as `prepare::prepare_trace_folder` makes it.
         let path: PathBuf = absolute.components().collect();
         let part = |channel: PathBuf| {
-            let is_ours =
-                fs::metadata(&channel).is_ok_and(|it| it.uid() == crate::common::user::user());
+            let is_ours = fs::metadata(&channel)
+                .is_ok_and(|it| it.uid() == crate::common::user::effective_uid());
             let folder = WindowFolder::of(&channel).filter(|_| is_ours)?;
             Some((folder, Metadata::uuid_in(&channel)?))
         };
-        let parts = layout::channels_of(&path).into_iter().filter_map(part).collect();
+        let parts = layout::user_streams_folders(&path).into_iter().filter_map(part).collect();
         Self { path, uuid, parts }
     }
 
@@ -55,7 +55,7 @@ impl RequestedTrace {
     /// If it is a copy: the streams of a copy may end before those that the session goes on from,
     /// and records in memory can be written only once.
     pub(super) fn is_of(&self, session: &Session) -> Result<bool, RecordError> {
-        let place = shared_text::path_of(session);
+        let place = shared_text::trace_path_of(session);
         let is_there = place == self.path || is_same_folder(&place, &self.path);
         let Some(uuid) = self.uuid else { return Ok(is_there) };
         if uuid != uuid_of(session) {
@@ -115,8 +115,8 @@ impl RequestedTrace {
     /// Marks one window folder; returns true if it was marked.
     fn mark_window(&self, of: WindowFolder, is_known: bool) -> Result<bool, RecordError> {
         let channel = of.in_trace(&self.path);
-        let facts = channel.join(FACTS);
-        if let Err(error) = fs::metadata(facts.join(CALIBRATIONS)) {
+        let facts = channel.join(FACTS_FOLDER);
+        if let Err(error) = fs::metadata(facts.join(CALIBRATIONS_FILE)) {
             // Other tracers' traces, and those made of others, have nothing to recover.
             let is_other = error.kind() == ErrorKind::NotFound && !is_gone(&self.path);
             let fail = || RecordError::io("open", &self.path);
@@ -130,16 +130,16 @@ impl RequestedTrace {
             let error = std::io::Error::new(ErrorKind::InvalidData, "it makes no sense");
             return Err(RecordError::Io("read", channel.join("metadata"), error.into()));
         }
-        let lock = lock(&self.path)?;
+        let lock = lock_trace(&self.path)?;
         // Another folder may be at its path from here on.
         let fail = || RecordError::io("write", &facts);
         let open = TraceFolder::of(lock, &self.path).open_below(&of.names()).map_err(fail())?;
-        let now = open.now().map_err(fail())?.join(FACTS);
+        let now = open.current_path().map_err(fail())?.join(FACTS_FOLDER);
         if completion::is_marked(&now) {
             // Its recorder has just completed it.
             return Ok(false);
         }
-        completion::mark(&now, CompletedBy::Assumption).map_err(fail())?;
+        completion::mark_complete(&now, CompletedBy::Assumption).map_err(fail())?;
         Ok(true)
     }
 }

@@ -6,16 +6,17 @@ use trackway_testkit::TemporaryFolder;
 use trackway_window::{ProcessSlot, WriterPath};
 
 use super::*;
-use crate::trace::layout::{CALIBRATIONS, channel_of};
+use crate::trace::layout::{CALIBRATIONS_FILE, streams_folder};
+use crate::trace::stream::is_progress_in;
 use crate::trace::stream::{Packet, Stream, StreamId};
 use crate::window::settings::{ChannelSettings, SessionSettings};
 
-fn handle(folder: &TemporaryFolder) -> WindowHandle {
+fn open_window(folder: &TemporaryFolder) -> WindowHandle {
     WindowHandle::open_in(folder.path(), true).expect("a window")
 }
 
 /// Makes a recording to `trace` in `folder`, whose window is there too.
-fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
+fn begin_recording(folder: &TemporaryFolder, uuid: u8) -> Recording {
     let buffers =
         BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
     let settings = SessionSettings {
@@ -26,69 +27,72 @@ fn record(folder: &TemporaryFolder, uuid: u8) -> Recording {
     };
     let channel =
         ChannelSettings { buffers: buffers.plan().expect("sizes"), ..ChannelSettings::default() };
-    let built = Recording::build(handle(folder), &settings, &[channel]);
+    let built = Recording::build(open_window(folder), &settings, &[channel]);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
 /// Leaves a recording whose recorder is dead.
-fn left(folder: &TemporaryFolder, uuid: u8) {
-    abandon(&record(folder, uuid));
+fn leave_dead_recording(folder: &TemporaryFolder, uuid: u8) {
+    abandon_recording(&begin_recording(folder, uuid));
 }
 
-fn abandon(recording: &Recording) {
+fn abandon_recording(recording: &Recording) {
     recording.channels.iter().for_each(|channel| channel.slot.abandon());
 }
 
 /// Reads the mark of the trace `name`.
-fn mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
-    let channel = channel_of(&folder.join(name), crate::common::user::user());
-    fs::read_to_string(channel.join(FACTS).join("complete")).ok()
+fn read_completion_mark(folder: &TemporaryFolder, name: &str) -> Option<String> {
+    let channel = streams_folder(&folder.join(name), crate::common::user::effective_uid());
+    fs::read_to_string(channel.join(FACTS_FOLDER).join("complete")).ok()
 }
 
-fn shared() -> TemporaryFolder {
+fn new_shm_folder() -> TemporaryFolder {
     TemporaryFolder::new_in(Path::new("/dev/shm"))
 }
 
 #[test]
 fn what_was_recorded_is_written_only_into_its_own_trace() {
-    let folder = shared();
-    left(&folder, 1);
+    let folder = new_shm_folder();
+    leave_dead_recording(&folder, 1);
     fs::rename(folder.join("trace"), folder.join("moved")).expect("a folder");
-    record(&folder, 2).finish(&|| false).expect("a trace");
-    let theirs = mark(&folder, "trace").expect("a mark");
+    begin_recording(&folder, 2).finish(&|| false).expect("a trace");
+    let theirs = read_completion_mark(&folder, "trace").expect("a mark");
     let notices = Notices::in_memory();
     let recovered = recover_in_as(folder.path(), &notices, None, Stranded::Keep).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::OtherTrace(_))));
     let recover_in = |name| recover_in(folder.path(), &notices, Some(&folder.join(name)));
     // The one that is there now is another, of which nothing is in memory.
     assert!(recover_in("trace").expect("a window").is_empty());
-    assert_eq!(mark(&folder, "trace").as_ref(), Some(&theirs));
-    assert_eq!(mark(&folder, "moved"), None);
+    assert_eq!(read_completion_mark(&folder, "trace").as_ref(), Some(&theirs));
+    assert_eq!(read_completion_mark(&folder, "moved"), None);
     let recovered = recover_in("moved").expect("a window");
     assert!(recovered[0].result.is_ok(), "{recovered:?}");
-    assert!(mark(&folder, "moved").is_some_and(|mark| mark.contains("by=recover events=")));
-    assert_eq!(mark(&folder, "trace"), Some(theirs));
+    assert!(
+        read_completion_mark(&folder, "moved")
+            .is_some_and(|mark| mark.contains("by=recover events="))
+    );
+    assert_eq!(read_completion_mark(&folder, "trace"), Some(theirs));
 }
 
 #[test]
 fn a_trace_that_was_removed_is_not_written_into_the_next_one() {
-    let folder = shared();
-    let first = record(&folder, 1);
+    let folder = new_shm_folder();
+    let first = begin_recording(&folder, 1);
     fs::remove_dir_all(folder.join("trace")).expect("a folder");
-    let second = record(&folder, 2);
+    let second = begin_recording(&folder, 2);
     let slot = first.channels[0].slot.index;
     let refused = first.finish(&|| false).expect_err("its folder is gone");
     assert!(refused.to_string().ends_with("its folder was removed"), "{refused}");
-    assert_eq!(mark(&folder, "trace"), None);
-    let session = handle(&folder).window().session(slot).state.load(Ordering::Relaxed);
+    assert_eq!(read_completion_mark(&folder, "trace"), None);
+    let session = open_window(&folder).window().session(slot).state.load(Ordering::Relaxed);
     assert_eq!(session, state::FREE, "nobody can use what it holds");
     second.finish(&|| false).expect("a trace");
-    assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
+    assert!(read_completion_mark(&folder, "trace").is_some_and(|mark| mark.contains("by=record")));
     // A new recording is not complete, whatever was there.
-    let third = record(&folder, 3);
-    assert_eq!(mark(&folder, "trace"), None);
+    let third = begin_recording(&folder, 3);
+    assert_eq!(read_completion_mark(&folder, "trace"), None);
     third.finish(&|| false).expect("a trace");
 }
 
@@ -133,12 +137,12 @@ fn progress_is_what_the_index_has_or_a_packet_less() {
 
 #[test]
 fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
-    let folder = shared();
-    let first = record(&folder, 1);
+    let folder = new_shm_folder();
+    let first = begin_recording(&folder, 1);
     let index = first.channels[0].slot.index;
     first.finish(&|| false).expect("a trace");
-    let complete = mark(&folder, "trace");
-    let handle = handle(&folder);
+    let complete = read_completion_mark(&folder, "trace");
+    let handle = open_window(&folder);
     let session = handle.window().session(index);
     // It has been free for long.
     session.lease_until_ns.store(0, Ordering::Relaxed);
@@ -160,21 +164,21 @@ fn a_slot_that_was_being_built_leaves_nothing_of_its_earlier_life_to_recover() {
     let recovered = recover_in(folder.path(), &Notices::in_memory(), None).expect("a window");
     assert!(recovered.is_empty(), "{recovered:?}");
     assert_eq!(session.state.load(Ordering::Relaxed), state::FREE);
-    assert_eq!(mark(&folder, "trace"), complete);
+    assert_eq!(read_completion_mark(&folder, "trace"), complete);
     assert_eq!(enabled.load(Ordering::Relaxed), 0);
 }
 
 #[test]
 fn a_trace_is_locked_while_it_is_recovered() {
-    let folder = shared();
-    left(&folder, 1);
+    let folder = new_shm_folder();
+    leave_dead_recording(&folder, 1);
     let lock = File::open(folder.join("trace")).expect("a folder");
     let trace = folder.join("trace");
     let recover_it = |only| recover_in(folder.path(), &Notices::in_memory(), only);
     lock.lock().expect("a lock");
     let recovered = recover_it(None).expect("a window");
     assert!(matches!(recovered[0].result, Err(RecordError::TraceBusy(_))), "{recovered:?}");
-    assert_eq!(mark(&folder, "trace"), None);
+    assert_eq!(read_completion_mark(&folder, "trace"), None);
     // The process that holds the lock may be completing it: nothing is discarded.
     let notices = Notices::in_memory();
     let recovered =
@@ -186,67 +190,70 @@ fn a_trace_is_locked_while_it_is_recovered() {
     assert!(recover_it(None).expect("a window")[0].result.is_ok());
 
     // The same without records in memory.
-    let facts = channel_of(&folder.join("trace"), crate::common::user::user()).join(FACTS);
-    completion::unmark(&facts).expect("a mark");
+    let facts = streams_folder(&folder.join("trace"), crate::common::user::effective_uid())
+        .join(FACTS_FOLDER);
+    completion::remove_mark(&facts).expect("a mark");
     lock.lock().expect("a lock");
     let refused = recover_it(Some(&trace)).expect_err("it is busy");
     assert!(matches!(refused, RecordError::TraceBusy(_)), "{refused}");
-    assert_eq!(mark(&folder, "trace"), None);
+    assert_eq!(read_completion_mark(&folder, "trace"), None);
     lock.unlock().expect("ours");
     assert!(recover_it(Some(&trace)).expect("a window").is_empty());
-    assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone")));
+    assert!(
+        read_completion_mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone"))
+    );
 }
 
 #[test]
 fn what_cannot_be_opened_is_said_and_what_is_no_recording_left_alone() {
-    let folder = shared();
+    let folder = new_shm_folder();
     let notices = Notices::in_memory();
     let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
     let refused = recover_in(&folder.join("nothing")).expect_err("it is not there");
     assert!(matches!(refused, RecordError::Io("open", ..)), "{refused}");
     fs::create_dir(folder.join("theirs")).expect("a folder");
     assert!(recover_in(&folder.join("theirs")).expect("a window").is_empty());
-    record(&folder, 1).finish(&|| false).expect("a trace");
-    let channel = channel_of(&folder.join("trace"), crate::common::user::user());
-    completion::unmark(&channel.join(FACTS)).expect("a mark");
+    begin_recording(&folder, 1).finish(&|| false).expect("a trace");
+    let channel = streams_folder(&folder.join("trace"), crate::common::user::effective_uid());
+    completion::remove_mark(&channel.join(FACTS_FOLDER)).expect("a mark");
     fs::write(channel.join("metadata"), "damaged").expect("a file");
     let refused = recover_in(&folder.join("trace")).expect_err("it may be in memory");
     assert!(matches!(refused, RecordError::Io("read", ..)), "{refused}");
-    assert_eq!(mark(&folder, "trace"), None);
+    assert_eq!(read_completion_mark(&folder, "trace"), None);
     assert!(notices.lines().is_empty(), "{:?}", notices.lines());
 }
 
 #[test]
 fn a_copy_is_not_taken_for_the_trace() {
-    let folder = shared();
-    left(&folder, 1);
+    let folder = new_shm_folder();
+    leave_dead_recording(&folder, 1);
     let (trace, copy) = (folder.join("trace"), folder.join("copy"));
-    let from = channel_of(&trace, crate::common::user::user());
-    let to = channel_of(&copy, crate::common::user::user());
-    fs::create_dir_all(to.join(FACTS)).expect("a folder");
-    for file in [Path::new("metadata"), &Path::new(FACTS).join(CALIBRATIONS)] {
+    let from = streams_folder(&trace, crate::common::user::effective_uid());
+    let to = streams_folder(&copy, crate::common::user::effective_uid());
+    fs::create_dir_all(to.join(FACTS_FOLDER)).expect("a folder");
+    for file in [Path::new("metadata"), &Path::new(FACTS_FOLDER).join(CALIBRATIONS_FILE)] {
         fs::copy(from.join(file), to.join(file)).expect("a copy");
     }
     let notices = Notices::in_memory();
     let recover_in = |path: &Path| recover_in(folder.path(), &notices, Some(path));
     let refused = recover_in(&copy).expect_err("a copy");
     assert!(matches!(&refused, RecordError::Copy(.., original) if *original == trace));
-    assert_eq!(mark(&folder, "copy"), None);
+    assert_eq!(read_completion_mark(&folder, "copy"), None);
     // Its remains after the trace itself was removed count as well.
     fs::rename(&trace, folder.join("elsewhere")).expect("a folder");
     assert!(recover_in(&copy).expect("a window")[0].result.is_ok());
-    assert!(mark(&folder, "copy").is_some());
+    assert!(read_completion_mark(&folder, "copy").is_some());
 }
 
 /// Records of a removed trace stay in memory in passing, are written beside it on request, and are
 /// discarded on request.
 #[test]
 fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
-    let folder = shared();
+    let folder = new_shm_folder();
     let notices = Notices::in_memory();
     let recover =
         |stranded| recover_in_as(folder.path(), &notices, None, stranded).expect("a window");
-    left(&folder, 7);
+    leave_dead_recording(&folder, 7);
     fs::rename(folder.join("trace"), folder.join("disk")).expect("a folder");
     assert!(recover(Stranded::Keep)[0].result.is_err());
     fs::rename(folder.join("disk"), folder.join("trace")).expect("a folder");
@@ -254,27 +261,27 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
 
     // Another one is in its place.
     for (number, name) in ["trace.recovered", "trace.recovered-2"].into_iter().enumerate() {
-        left(&folder, 8 + number as u8);
+        leave_dead_recording(&folder, 8 + number as u8);
         fs::remove_dir_all(folder.join("trace")).expect("a folder");
         fs::create_dir(folder.join("trace")).expect("a folder");
         assert!(recover(Stranded::Keep)[0].result.is_err());
         let recovered = recover(Stranded::NewTrace);
         assert_eq!(recovered[0].end, RecoveryEnd::NewTrace(folder.join(name)));
         assert!(recovered[0].result.is_ok(), "{:?}", recovered[0]);
-        assert!(mark(&folder, name).is_some(), "it is complete");
+        assert!(read_completion_mark(&folder, name).is_some(), "it is complete");
         assert!(recover(Stranded::NewTrace).is_empty());
         fs::remove_dir(folder.join("trace")).expect("nobody wrote there");
     }
 
-    let recording = record(&folder, 10);
-    abandon(&recording);
+    let recording = begin_recording(&folder, 10);
+    abandon_recording(&recording);
     let regions = &recording.channels[0].regions;
     let held = regions.iter().find(|work| work.way != WriterPath::Sequence).expect("one");
     let control = held.region.0.control;
     control.owner.store(ProcessSlot::NONE.owner_word(1), Ordering::Relaxed);
     drop(recording);
     fs::remove_dir_all(folder.join("trace")).expect("a folder");
-    let used = || handle(&folder).allocator.bytes_in_use();
+    let used = || open_window(&folder).allocator.bytes_in_use();
     let before = used();
     assert_eq!(recover(Stranded::Discard)[0].end, RecoveryEnd::Discarded);
     assert_eq!(used(), before, "a claimer may write there");
@@ -289,11 +296,11 @@ fn records_of_a_trace_that_is_gone_go_beside_it_or_are_given_up() {
 #[test]
 fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
     for is_opened in [false, true] {
-        let folder = shared();
-        let recording = record(&folder, 11);
+        let folder = new_shm_folder();
+        let recording = begin_recording(&folder, 11);
         let (slot, channel) = (recording.channels[0].slot.index, &recording.trace.channel);
         let obstacle = match is_opened {
-            true => channel.path().join(FACTS).join("complete"),
+            true => channel.path().join(FACTS_FOLDER).join("complete"),
             false => {
                 let regions = &recording.channels[0].regions;
                 let work =
@@ -304,7 +311,7 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
             }
         };
         fs::create_dir(obstacle).expect("a folder");
-        abandon(&recording);
+        abandon_recording(&recording);
         drop(recording);
         let recover = |stranded| {
             let notices = Notices::in_memory();
@@ -319,11 +326,14 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
         assert_eq!(recovered[0].end, RecoveryEnd::Discarded);
         assert!(recovered[0].result.is_ok(), "{recovered:?}");
         assert!(told[0].contains("trace cannot be completed: cannot "), "{told:?}");
-        let state = handle(&folder).window().session(slot).state.load(Ordering::Relaxed);
+        let state = open_window(&folder).window().session(slot).state.load(Ordering::Relaxed);
         assert_eq!(state, state::FREE);
         assert!(recover(Stranded::Keep).0.is_empty());
         if !is_opened {
-            assert!(mark(&folder, "trace").is_some_and(|mark| mark.contains("memory=gone")));
+            assert!(
+                read_completion_mark(&folder, "trace")
+                    .is_some_and(|mark| mark.contains("memory=gone"))
+            );
         }
     }
 }
@@ -332,15 +342,15 @@ fn records_of_a_trace_that_cannot_be_completed_in_place_are_given_up() {
 /// the window stays that of the trace itself.
 #[test]
 fn a_trace_beside_that_cannot_be_written_is_removed() {
-    let folder = shared();
-    let recording = record(&folder, 12);
+    let folder = new_shm_folder();
+    let recording = begin_recording(&folder, 12);
     let (index, work) = (recording.channels[0].slot.index, &recording.channels[0].regions[0]);
     let control = work.region.0.control;
     let drained = Drained { file_bytes: 4096, packets: 1, ..Drained::default() };
     control.set_drained(drained);
     // So that there is a stream.
     control.discarded.store(5, Ordering::Relaxed);
-    abandon(&recording);
+    abandon_recording(&recording);
     drop(recording);
     fs::remove_dir_all(folder.join("trace")).expect("a folder");
     let notices = Notices::in_memory();
@@ -349,14 +359,16 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
         Recoverer { folder: folder.path(), notices: &notices, stranded, may_be_here: false };
     let origin = Origin { uuid: [12; 16], folder: WindowFolder::own(), root: folder.join("trace") };
     for _ in 0..2 {
-        let handle = handle(&folder);
+        let handle = open_window(&folder);
         let slot = Slot::take_over(&handle, index).expect("a window").expect("it is left");
         let left =
             AbandonedChannel::of(&handle, slot, stranded).expect("a window").expect("a channel");
-        let channels = assemble(&handle, vec![left]);
-        let made = recovered_trace::make(&origin, &channels, false).expect("a trace");
-        fs::create_dir(made.trace.channel.path().join(FACTS).join("complete")).expect("a folder");
-        let recovered = recovery.finish_beside(handle, channels, made, &origin);
+        let channels = assemble_channels(&handle, vec![left]);
+        let made =
+            recovered_trace::create_beside_original(&origin, &channels, false).expect("a trace");
+        fs::create_dir(made.trace.channel.path().join(FACTS_FOLDER).join("complete"))
+            .expect("a folder");
+        let recovered = recovery.write_recovered_trace(handle, channels, made, &origin);
         let error = recovered.result.expect_err("it has no mark").to_string();
         assert!(error.contains("trace.recovered"), "{error}");
         assert_eq!(recovered.end, RecoveryEnd::InPlace);
@@ -366,5 +378,7 @@ fn a_trace_beside_that_cannot_be_written_is_removed() {
     let recovered = recover_in(folder.path(), &notices, None).expect("a window");
     assert_eq!(recovered[0].end, RecoveryEnd::NewTrace(folder.join("trace.recovered")));
     assert_eq!(recovered[0].result.as_ref().expect("a trace").lost, 5);
-    assert!(mark(&folder, "trace.recovered").is_some() && notices.lines().is_empty());
+    assert!(
+        read_completion_mark(&folder, "trace.recovered").is_some() && notices.lines().is_empty()
+    );
 }

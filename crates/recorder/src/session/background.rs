@@ -3,19 +3,19 @@
 
 use std::path::Path;
 
-use trackway_session::machine::Planned;
+use trackway_session::machine::PlannedChannel;
 use trackway_session::protocol::{Refusal, Status};
 use trackway_session::{ChannelSpec, Mode, Reserve, SessionSpec};
 use trackway_sys::clock::monotonic_ns;
 use trackway_sys::file::Fd;
-use trackway_sys::process::{can_tell_exits, raise_descriptor_limit};
+use trackway_sys::process::{can_query_exits, raise_descriptor_limit};
 use trackway_sys::signal::{self, SignalReader, SignalSet};
-use trackway_sys::wait::{self, Awaited};
+use trackway_sys::wait::{self, PollEntry};
 
 use crate::control::server::Server;
-use crate::control::{Claimed, Identity, RunFolder};
+use crate::control::{ClaimedName, RunFolder, SessionIdentity};
 use crate::error::{RecordError, io_error};
-use crate::filters::publish::known_here;
+use crate::filters::publish::own_registered_events;
 use crate::filters::unmatched;
 use crate::kernel;
 use crate::kernel::backend::{KernelRecording, PreparedKernel};
@@ -69,7 +69,7 @@ pub enum NoticeTarget {
 /// # Errors
 ///
 /// If it cannot begin, which `begun` receives, too.
-pub fn serve(
+pub fn serve_session(
     spec: SessionSpec,
     target: NoticeTarget,
     begun: &mut dyn FnMut(&StartOutcome),
@@ -105,7 +105,7 @@ pub(crate) fn record_kernel(
     }
     let notices = Notices::new(quiet);
     route_filters(&mut spec)?;
-    let known_events = known_here()?;
+    let known_events = own_registered_events()?;
     if !options.is_from_file {
         for hint in unmatched::reject_kernel_misses(find_unmatched_filters(&spec)?, &known_events)?
         {
@@ -135,7 +135,7 @@ pub(crate) fn record_kernel(
     recorder.begun = Some(&mut begun);
     recorder.prepared = kernel;
     // A process without a descriptor has ended.
-    let living = || pids.iter().filter_map(|&pid| wait::process_fd(pid).ok()).collect();
+    let living = || pids.iter().filter_map(|&pid| wait::open_process_fd(pid).ok()).collect();
     recorder.processes = (!pids.is_empty()).then(living);
     let ended = driver.run(&mut recorder);
     if let Some(file) = summary_file.filter(|_| ended.is_ok()) {
@@ -164,7 +164,7 @@ impl<'a> BackgroundRecorder<'a> {
         route_filters(&mut spec)?;
         check_name(&spec.name)?;
         check_folder(spec.output.as_deref())?;
-        let scope = match spec.is_kernels_alone() {
+        let scope = match spec.is_kernel_only() {
             true => Scope::NoUser,
             false => Scope::of(&spec.users)?,
         };
@@ -173,15 +173,15 @@ impl<'a> BackgroundRecorder<'a> {
             let _ = raise_descriptor_limit();
         }
         let name = RunFolder::new().claim(&spec.name)?;
-        let of_the_dead = name.folder_of_the_dead();
-        let notices = notices_of(&name, target)?;
+        let of_the_dead = name.dead_session_folder();
+        let notices = open_notices(&name, target)?;
         let signals = block_signals()?;
         signal::ignore_size_limit();
         // Before any step that leaves files. Clients that connect in between wait.
         let mut server = Server::open(name)?;
         in_passing::recover_others(&notices);
         if let Some(folder) = of_the_dead {
-            kernel::recover::complete(&folder, &notices);
+            kernel::recover::complete_kernel_part(&folder, &notices);
         }
         let (folder, prepared_folder) = match &spec.output {
             Some(output) => {
@@ -196,10 +196,11 @@ impl<'a> BackgroundRecorder<'a> {
             uuid: crate::random::random_uuid()?,
             path: prepared_folder.path.clone(),
         };
-        server.keep(Identity { uuid: session.uuid, folder: session.path.clone() })?;
+        server
+            .write_identity(SessionIdentity { uuid: session.uuid, folder: session.path.clone() })?;
         let spec = SessionSpec { output: Some(folder.clone()), ..spec };
         let watches_crashes = spec.snapshot_on_crash;
-        if watches_crashes && !can_tell_exits() {
+        if watches_crashes && !can_query_exits() {
             notices.report(format_args!(
                 "no snapshot on crash: this kernel does not say how processes end (Linux 6.15 does)"
             ));
@@ -236,7 +237,7 @@ impl<'a> BackgroundRecorder<'a> {
         let kernel = PreparedKernel::prepare(&request, &driver.notices)?;
         // The events of other users' programs are not known here.
         if matches!(self.scope, Scope::Own) {
-            kernel.filters().refuse_unmet(&known_here()?)?;
+            kernel.filters().refuse_unmet(&own_registered_events()?)?;
         }
         kernel.filters().report(&driver.notices);
         Ok(Some(kernel))
@@ -245,12 +246,13 @@ impl<'a> BackgroundRecorder<'a> {
     fn try_begin(
         &mut self,
         driver: &mut Driver,
-        channels: &[Planned],
+        channels: &[PlannedChannel],
         record: bool,
     ) -> Result<(), RecordError> {
         let of_kernel = driver.spec().kernel.clone();
-        let settings = |channel: &Planned| {
-            let settings = CHANNEL_DEFAULTS.settings(&channel.spec, of_kernel.as_ref(), record)?;
+        let settings = |channel: &PlannedChannel| {
+            let settings =
+                CHANNEL_DEFAULTS.channel_settings(&channel.spec, of_kernel.as_ref(), record)?;
             Ok((settings, channel.class))
         };
         let channels = channels.iter().map(settings).collect::<Result<_, RecordError>>()?;
@@ -260,26 +262,26 @@ impl<'a> BackgroundRecorder<'a> {
         let kernel_filters = kernel.as_ref().map(PreparedKernel::filters);
         let is_taken = |filter: &trackway_session::FilterSpec| {
             of_kernel.as_ref().is_some_and(|kernel| kernel.filters.contains(filter))
-                && kernel_filters.is_some_and(|filters| filters.takes(filter))
+                && kernel_filters.is_some_and(|filters| filters.applies_to_kernel(filter))
         };
         let (scope, channels) = (self.scope.clone(), (channels, &is_taken as _));
         let windows =
             SessionWindows::begin(scope, session, channels, self.watches_crashes, &driver.notices)?;
-        driver.enter(windows, kernel, |_| Ok(()))?;
+        driver.begin_recording(windows, kernel, |_| Ok(()))?;
         driver.controller.kernel.iter_mut().for_each(KernelRecording::drop_flight_recorder);
         Ok(())
     }
 
     /// Takes requests of programs for snapshots, and crashes, to the state machine.
-    fn take_reasons(&self, driver: &mut Driver) {
+    fn submit_snapshot_triggers(&self, driver: &mut Driver) {
         let Some(windows) = &mut driver.windows else { return };
-        let reasons = windows.take_reasons();
+        let reasons = windows.take_snapshot_triggers();
         if reasons.is_asked {
-            driver.controller.machine.program_asks_for_snapshot(monotonic_ns());
+            driver.controller.machine.note_snapshot_request(monotonic_ns());
         }
         for Crash { pid, signal } in reasons.crashes {
             driver.notices.report(format_args!("process {pid} died of signal {signal}"));
-            driver.controller.machine.process_crashed(pid, signal, monotonic_ns());
+            driver.controller.machine.note_crash(pid, signal, monotonic_ns());
         }
         driver.controller.machine.tick(monotonic_ns());
     }
@@ -289,7 +291,7 @@ impl Host for BackgroundRecorder<'_> {
     fn begin(
         &mut self,
         driver: &mut Driver,
-        channels: &[Planned],
+        channels: &[PlannedChannel],
         record: bool,
     ) -> Result<(), RecordError> {
         self.try_begin(driver, channels, record)
@@ -318,7 +320,7 @@ impl Host for BackgroundRecorder<'_> {
         windows.report_given_up(&driver.notices);
         windows.find_windows(&driver.notices);
         windows.set_followed(is_followed);
-        self.take_reasons(driver);
+        self.submit_snapshot_triggers(driver);
         match driver.drain() {
             // A crash is detected only if the process was found soon after its start.
             Ok(period_ns) if self.watches_crashes && driver.is_writing() => {
@@ -332,16 +334,16 @@ impl Host for BackgroundRecorder<'_> {
         }
     }
 
-    fn awaited(&self) -> Vec<Awaited> {
+    fn awaited(&self) -> Vec<PollEntry> {
         let processes = self.processes.iter().flatten().map(Fd::raw);
         let files = std::iter::once(self.signals.fd().raw()).chain(processes);
-        files.map(Awaited::readable).collect()
+        files.map(PollEntry::readable).collect()
     }
 
-    fn receive(&mut self, _: &mut Driver, awaited: &[Awaited]) -> bool {
+    fn receive(&mut self, _: &mut Driver, awaited: &[PollEntry]) -> bool {
         let mut ends = false;
         if let Some(processes) = &mut self.processes {
-            let mut have_ended = awaited[1..].iter().map(Awaited::is_ready);
+            let mut have_ended = awaited[1..].iter().map(PollEntry::is_ready);
             processes.retain(|_| !have_ended.next().unwrap_or(false));
             ends = processes.is_empty();
         }
@@ -384,7 +386,7 @@ impl Host for BackgroundRecorder<'_> {
 fn remove_empty_folders(driver: &Driver) {
     // Another trace may be at its path by now.
     let place = driver.prepared_folder.trace_folder();
-    let Ok(now) = place.now() else { return };
+    let Ok(now) = place.current_path() else { return };
     if layout::has_no_stream(&now) {
         layout::remove_unwritten(&place);
         driver.prepared_folder.remove_new();
@@ -419,9 +421,9 @@ fn check_name(name: &str) -> Result<(), RecordError> {
     Err(RecordError::Refused(Refusal::new(why).with_hint(hint)))
 }
 
-fn notices_of(name: &Claimed, target: NoticeTarget) -> Result<Notices, RecordError> {
+fn open_notices(name: &ClaimedName, target: NoticeTarget) -> Result<Notices, RecordError> {
     Ok(match target {
-        NoticeTarget::Log => Notices::logged(name.open_log()?),
+        NoticeTarget::Log => Notices::with_log(name.open_log()?),
         NoticeTarget::Stderr | NoticeTarget::Memory => Notices::new(target == NoticeTarget::Memory),
     })
 }
@@ -450,7 +452,7 @@ mod tests {
             ..SessionSpec::default()
         };
         let mut refused = None;
-        let served = serve(spec, NoticeTarget::Memory, &mut |begun| {
+        let served = serve_session(spec, NoticeTarget::Memory, &mut |begun| {
             if let StartOutcome::Refused(refusal) = begun {
                 refused = Some(refusal.why.clone());
             }

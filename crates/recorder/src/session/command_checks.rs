@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use trackway_session::FilterSpec;
+use trackway_session::{FilterSpec, KernelSpec, Mode, SessionSpec};
 use trackway_window::Window;
 
 use crate::command::launch::Executable;
@@ -10,16 +10,39 @@ use crate::diagnosis::{Reason, unmatched_patterns};
 use crate::elf;
 use crate::error::RecordError;
 use crate::filters::check;
-use crate::filters::publish::known;
+use crate::filters::publish::registered_events;
 use crate::filters::unmatched::{self, UnmatchedFilter};
 use crate::kernel::filters::AcceptedFilters;
 use crate::notices::Notices;
 use crate::window::handle::WindowHandle;
 use crate::window::settings::ChannelSettings;
 
+/// Checks the sizes of a specification's channels.
+pub(super) fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
+    for channel in &spec.channels {
+        channel.tracefiles().check(&channel.plan()?, channel.mode)?;
+    }
+    Ok(())
+}
+
+/// Rejects a specification of processes for kernel events: the command's are recorded.
+pub(super) fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
+    if kernel.pids.is_empty() {
+        return Ok(());
+    }
+    let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
+    let hint = "trackway session load records them, in the background".to_owned();
+    Err(RecordError::Kernel(why.into(), Some(hint)))
+}
+
+/// Returns true if all channels overwrite their oldest records.
+pub(super) fn is_overwriting(spec: &SessionSpec) -> bool {
+    spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
+}
+
 /// Reports a command that is a static program, whose events are not recorded.
 pub(super) fn warn_if_static(found: &Executable, has_kernel: bool, notices: &Notices) {
-    if elf::read(&found.file).is_some_and(|module| module.is_static) {
+    if elf::read_module(&found.file).is_some_and(|module| module.is_static) {
         let what = match has_kernel {
             true => "of what it does, the kernel's events alone are recorded",
             false => "it cannot be traced",
@@ -42,10 +65,11 @@ pub(super) fn check_filters(
         return Ok(());
     }
     let files: Vec<PathBuf> = std::iter::once(&found.file).chain(libraries).cloned().collect();
-    let program = elf::reach(&files);
-    let of_window = known(window, "*");
+    let program = elf::scan_instrumentation(&files);
+    let of_window = registered_events(window, "*");
     let events: Vec<_> = program.events.iter().chain(&of_window).cloned().collect();
-    let is_taken = |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.takes(filter));
+    let is_taken =
+        |filter: &FilterSpec| of_kernel.is_some_and(|filters| filters.applies_to_kernel(filter));
     let is_stray: Vec<FilterSpec> =
         unmatched_filters.iter().map(|stray| stray.filter.clone()).collect();
     for hint in unmatched::reject_kernel_misses(unmatched_filters, &events)? {
@@ -60,7 +84,7 @@ pub(super) fn check_filters(
         {
             notices.report(format_args!("{said}"));
         }
-        for hint in check::check(channel, window, &program, is_taken)? {
+        for hint in check::check_channel_filters(channel, window, &program, is_taken)? {
             notices.report(format_args!("{hint}"));
         }
         channel.expected.clone_from(&program.events);
@@ -82,12 +106,12 @@ pub(super) fn warn_of_rules(
     if rules == "*" || !elf::HAS_POINTS {
         return false;
     }
-    let elf::Reach { points: mut names, registers, .. } =
-        elf::reach(std::slice::from_ref(&found.file));
+    let elf::ProgramInstrumentation { points: mut names, registers, .. } =
+        elf::scan_instrumentation(std::slice::from_ref(&found.file));
     if !registers {
         return false;
     }
-    names.extend(elf::reach(libraries).points);
+    names.extend(elf::scan_instrumentation(libraries).points);
     let events = (0..trackway_abi::window::EVENTS_MAX).filter_map(|event| {
         let bytes = handle.window().description(event)?;
         trackway_schema::EventDescription::decode(bytes.as_slice()).ok()

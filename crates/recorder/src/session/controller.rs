@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use trackway_session::machine::{CREATOR, Effect, Machine, Outcome, Output, Snapshot};
 use trackway_session::protocol::{Answer, ChannelStatus, Counts, Notice, Refusal, Status};
 use trackway_session::{ChannelSpec, KernelSpec, Reserve, SessionSpec};
-use trackway_sys::wait::Awaited;
+use trackway_sys::wait::PollEntry;
 
 use crate::common::numbers::Counted;
 use crate::control::server::Server;
@@ -46,7 +46,7 @@ impl ChannelDefaults {
     /// # Errors
     ///
     /// If there can be none such, or a process that it names is not there.
-    pub(crate) fn settings(
+    pub(crate) fn channel_settings(
         self,
         spec: &ChannelSpec,
         kernel: Option<&KernelSpec>,
@@ -106,11 +106,11 @@ impl SessionController {
 
     /// Returns the current path of the trace: the path that the user named may lead to another one.
     pub(crate) fn folder_now(&self) -> Result<PathBuf, RecordError> {
-        self.trace_folder.name(&self.folder).map_err(RecordError::io("use", &self.folder))
+        self.trace_folder.current_name(&self.folder).map_err(RecordError::io("use", &self.folder))
     }
 
     /// Returns the descriptors to wait for.
-    pub(crate) fn awaited(&self) -> Vec<Awaited> {
+    pub(crate) fn awaited(&self) -> Vec<PollEntry> {
         self.server.as_ref().map(Server::awaited).unwrap_or_default()
     }
 
@@ -177,7 +177,7 @@ impl SessionController {
                             | Effect::SetProcesses { .. }
                             | Effect::SetKernel(_)
                     );
-                    let outcome = self.attempt(effect, windows.as_mut(), notices);
+                    let outcome = self.apply_effect(effect, windows.as_mut(), notices);
                     match outcome {
                         Err(error) if is_change => {
                             self.machine.complete(Outcome::Failed(Refusal::from(&error)));
@@ -221,7 +221,7 @@ impl SessionController {
         }
     }
 
-    fn attempt(
+    fn apply_effect(
         &mut self,
         effect: Effect,
         windows: Option<&mut SessionWindows>,
@@ -231,11 +231,11 @@ impl SessionController {
         let kernel = self.machine.spec().kernel.as_ref();
         match effect {
             Effect::Add { channel, record } => {
-                let settings = self.defaults.settings(&channel.spec, kernel, record)?;
+                let settings = self.defaults.channel_settings(&channel.spec, kernel, record)?;
                 windows.add_channel(&settings, channel.class, notices)?;
             }
             Effect::Replace { old, channel, record } => {
-                let settings = self.defaults.settings(&channel.spec, kernel, record)?;
+                let settings = self.defaults.channel_settings(&channel.spec, kernel, record)?;
                 windows.replace_channel(old, &settings, channel.class, notices)?;
             }
             Effect::End { class } => windows.end_channel(class, notices)?,
@@ -264,7 +264,7 @@ impl SessionController {
                 self.kernel.as_mut().map_or(Ok(()), KernelRecording::clear)?;
                 windows.clear(self.machine.is_recording(), notices)?;
             }
-            Effect::Snapshot(snapshot) => return self.snapshot(&snapshot, windows, notices),
+            Effect::Snapshot(snapshot) => return self.write_snapshot(&snapshot, windows, notices),
             Effect::Begin { .. }
             | Effect::Finish
             | Effect::Answer(..)
@@ -295,7 +295,7 @@ impl SessionController {
         Ok(())
     }
 
-    fn snapshot(
+    fn write_snapshot(
         &self,
         snapshot: &Snapshot,
         windows: &mut SessionWindows,
@@ -305,7 +305,7 @@ impl SessionController {
             self.check_outside_others(folder)?;
         }
         let prepare = || match &snapshot.output {
-            Output::Folder(folder) => prepare::prepare(folder),
+            Output::Folder(folder) => prepare::prepare_trace_folder(folder),
             Output::Numbered(number) => self.prepare_snapshot_folder(*number),
         };
         // First the moment of the snapshot, then the work that takes long.
@@ -325,7 +325,7 @@ impl SessionController {
                 Err(error) => {
                     // A partial snapshot would make the rest unreadable. Files that cannot be
                     // removed stay.
-                    let _ = trace_folder.remove_below(&[layout::KERNEL]);
+                    let _ = trace_folder.remove_below(&[layout::KERNEL_FOLDER]);
                     if windows.has_no_users() {
                         return Err(error);
                     }
@@ -344,7 +344,7 @@ impl SessionController {
 
     /// Checks that a new trace there would lie in no trace but our own, where snapshots do.
     fn check_outside_others(&self, folder: &Path) -> Result<(), RecordError> {
-        match prepare::check_outside(folder) {
+        match prepare::check_outside_traces(folder) {
             Err(RecordError::FolderInside(inner, outer)) => {
                 let own = self.folder_now()?.canonicalize().ok();
                 let is_own = own.is_some_and(|own| own == outer);
@@ -359,7 +359,7 @@ impl SessionController {
     fn prepare_snapshot_folder(&self, number: u32) -> Result<PreparedFolder, RecordError> {
         let (trace, name) = (self.folder_now()?, layout::snapshot_name(number));
         let (above, path) = match trace.file_name().filter(|_| self.is_foreground) {
-            None => (self.trace_folder.again(), trace.join(name)),
+            None => (self.trace_folder.reopen_folder(), trace.join(name)),
             Some(folder) => {
                 let mut beside = folder.to_owned();
                 beside.push(".");
@@ -398,10 +398,10 @@ impl SessionController {
         windows.poll();
         status.counts = counts_of(&windows.summary());
         status.counts.recorded = windows.recorded();
-        (status.users, status.users_beyond) = (windows.users(), windows.excess_users());
+        (status.users, status.users_beyond) = (windows.user_statuses(), windows.excess_users());
         for (spec, class) in self.machine.channels() {
             let mut channel = ChannelStatus { spec: spec.clone(), ..ChannelStatus::default() };
-            windows.describe(class, &mut channel);
+            windows.fill_status(class, &mut channel);
             status.memory_bytes += channel.memory_bytes;
             status.channels.push(channel);
         }
@@ -410,12 +410,12 @@ impl SessionController {
 }
 
 /// Returns the outcome of a session's end, with the notices about it.
-pub(crate) fn ended(summary: &Summary, notices: Vec<Notice>) -> Outcome {
+pub(crate) fn end_outcome(summary: &Summary, notices: Vec<Notice>) -> Outcome {
     Outcome::Ended(Box::new(Counts { notices, ..counts_of(summary) }))
 }
 
 /// Returns the reason why a session ended incompletely.
-pub(crate) fn unfinished(error: &RecordError) -> Refusal {
+pub(crate) fn incomplete_end_refusal(error: &RecordError) -> Refusal {
     if error.reports_removal() {
         let hint = "what was recorded there is gone: there is nothing to recover";
         return Refusal::from(error).with_hint(hint);

@@ -2,8 +2,8 @@
 //!
 //! The window's table lists the processes that have the library. The recorder holds a descriptor of
 //! each, which becomes readable when the process has ended; then the kernel reports the signal
-//! (Linux 6.15; [`exit_of`]). A process that crashes before the first check after its start is
-//! missed, and so are those of other process-id namespaces, whose ids have no meaning here.
+//! (Linux 6.15; [`exit_status_of`]). A process that crashes before the first check after its start
+//! is missed, and so are those of other process-id namespaces, whose ids have no meaning here.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,8 +15,8 @@ use std::sync::atomic::Ordering;
 use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_schema::{ProcessFacts, ProcessRules};
 use trackway_sys::file::Fd;
-use trackway_sys::process::{ExitStatus, Identity, Life, exit_of, life_of, pid_namespace};
-use trackway_sys::wait::{self, Awaited};
+use trackway_sys::process::{ExitStatus, Identity, Life, exit_status_of, life_of, pid_namespace};
+use trackway_sys::wait::{self, PollEntry};
 use trackway_window::Window;
 
 /// Signals that end a faulty program: those whose action in signal(7) is to dump core, except
@@ -72,7 +72,10 @@ struct WatchedProcess {
 impl CrashWatch {
     /// Makes the watch of the window of user `uid`.
     pub(crate) fn of(uid: u32) -> Self {
-        Self { known: HashMap::new(), only: (uid != crate::common::user::user()).then_some(uid) }
+        Self {
+            known: HashMap::new(),
+            only: (uid != crate::common::user::effective_uid()).then_some(uid),
+        }
     }
 
     /// Returns true if a process may be watched.
@@ -110,7 +113,7 @@ impl CrashWatch {
                 {
                     known.executable =
                         fs::read_link(format!("/proc/{}/exe", identity.pid)).unwrap_or_default();
-                    known.fd = wait::process_fd(identity.pid).ok();
+                    known.fd = wait::open_process_fd(identity.pid).ok();
                     known.fd = known.fd.filter(|_| life_of(&identity, 0) != Life::Dead);
                 }
                 self.known.insert(place, known);
@@ -119,10 +122,10 @@ impl CrashWatch {
     }
 
     /// Returns the descriptors to wait for.
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = PollEntry> {
         // One that has ended stays ready until its parent collects it.
         let alive = self.known.values().filter(|known| !known.has_ended);
-        alive.filter_map(|known| Some(Awaited::readable(known.fd.as_ref()?.raw())))
+        alive.filter_map(|known| Some(PollEntry::readable(known.fd.as_ref()?.raw())))
     }
 
     /// Returns processes that crashed since the previous call, of those that rules of one of the
@@ -156,11 +159,11 @@ impl WatchedProcess {
     /// Returns the signal that it died of, once.
     fn signal(&mut self) -> Option<i32> {
         let fd = self.fd.as_ref()?;
-        let [has_ended, _] = wait::readable([Some(fd), None], 0).ok()?;
+        let [has_ended, _] = wait::wait_readable([Some(fd), None], 0).ok()?;
         if !has_ended {
             return None;
         }
-        let status = exit_of(fd);
+        let status = exit_status_of(fd);
         self.has_ended = true;
         if let Ok(None) = status {
             return None;

@@ -7,10 +7,10 @@
 use std::path::Path;
 
 use trackway_schema::EventDescription;
-use trackway_session::machine::{Client, Effect, Outcome, Planned};
+use trackway_session::machine::{Client, Effect, Outcome, PlannedChannel};
 use trackway_session::protocol::{Answer, Refusal, Request};
 use trackway_session::{FilterSpec, KernelSpec, SessionSpec};
-use trackway_sys::wait::{self, Awaited};
+use trackway_sys::wait::{self, PollEntry};
 
 use crate::error::{RecordError, io_error};
 use crate::filters::check;
@@ -26,7 +26,7 @@ use crate::summary::shortfall::SizeSource;
 use crate::trace::prepare::PreparedFolder;
 
 /// The client of requests that a signal or the end of a process raises: no reply is sent.
-const SIGNALLED: Client = u64::MAX;
+const SIGNAL_CLIENT: Client = u64::MAX;
 
 /// The part of a recorder that depends on where it runs.
 pub(crate) trait Host {
@@ -38,7 +38,7 @@ pub(crate) trait Host {
     fn begin(
         &mut self,
         driver: &mut Driver,
-        channels: &[Planned],
+        channels: &[PlannedChannel],
         record: bool,
     ) -> Result<(), RecordError>;
 
@@ -49,11 +49,11 @@ pub(crate) trait Host {
     fn poll(&mut self, driver: &mut Driver) -> u64;
 
     /// Returns the files to wait for, in addition to those of the session.
-    fn awaited(&self) -> Vec<Awaited>;
+    fn awaited(&self) -> Vec<PollEntry>;
 
     /// Handles signals and ends of processes, after a wait for [`Self::awaited`]. Returns true if
     /// they end the session.
-    fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool;
+    fn receive(&mut self, driver: &mut Driver, awaited: &[PollEntry]) -> bool;
 
     /// Prepares for the end, while the windows are still held.
     fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows);
@@ -115,7 +115,7 @@ impl Driver {
             let mut has_finished = false;
             while let Some(effect) = self.controller.next_effect(&mut self.windows, &self.notices) {
                 if effect == Effect::Exit {
-                    return self.exit();
+                    return self.close_session();
                 }
                 has_finished |= effect == Effect::Finish;
                 self.carry_out(effect, host);
@@ -154,7 +154,7 @@ impl Driver {
                 // The disk is full, or removed: it may come back.
                 windows.keep_alive();
                 self.notices.clear_status();
-                self.stall.begin(&error, windows.bytes(), "", &self.notices);
+                self.stall.note_error(&error, windows.bytes(), "", &self.notices);
                 Ok(STALL_NS)
             }
         }
@@ -167,7 +167,7 @@ impl Driver {
 
     /// Requests the end of the session.
     pub(crate) fn end(&mut self) {
-        self.controller.machine.submit(SIGNALLED, Request::Destroy);
+        self.controller.machine.submit(SIGNAL_CLIENT, Request::Destroy);
     }
 
     /// Takes note that the session cannot go on.
@@ -183,7 +183,7 @@ impl Driver {
     /// # Errors
     ///
     /// If either cannot begin.
-    pub(crate) fn enter(
+    pub(crate) fn begin_recording(
         &mut self,
         windows: SessionWindows,
         kernel: Option<PreparedKernel>,
@@ -216,7 +216,7 @@ impl Driver {
         Ok(())
     }
 
-    fn exit(&mut self) -> Result<(), RecordError> {
+    fn close_session(&mut self) -> Result<(), RecordError> {
         // Where the session ended in another way than by a request.
         if let Some(kernel) = self.controller.kernel.take() {
             kernel.finish().report(None, &self.notices);
@@ -256,7 +256,7 @@ impl Driver {
         awaited.extend(self.windows.iter().flat_map(SessionWindows::awaited));
         let others = awaited.len();
         awaited.extend(host.awaited());
-        wait::any(&mut awaited, period_ns).map_err(|errno| {
+        wait::wait_for_any(&mut awaited, period_ns).map_err(|errno| {
             RecordError::Io("wait for", "requests".into(), io_error(errno).into())
         })?;
         self.controller.take_requests();
@@ -274,7 +274,7 @@ impl Driver {
         };
         self.notices.clear_status();
         host.prepare_end(self, &windows);
-        let known_events = windows.known();
+        let known_events = windows.known_events();
         let finished = windows.finish(&self.notices, &|| host.is_interrupted());
         let kernel = self.controller.kernel.take().map(|kernel| {
             kernel.report_changes(&self.notices);
@@ -287,10 +287,10 @@ impl Driver {
                 let end = SessionEnd { user, kernel, known_events };
                 let first = self.notices.count();
                 host.report_end(self, &end);
-                controller::ended(&end.user, self.notices.since(first))
+                controller::end_outcome(&end.user, self.notices.since(first))
             }
             Err(error) => {
-                let refusal = controller::unfinished(&error);
+                let refusal = controller::incomplete_end_refusal(&error);
                 self.notices.report(format_args!("the trace is not complete: {error}"));
                 if let Some(hint) = &refusal.hint {
                     self.notices.hint(format_args!("{hint}"));

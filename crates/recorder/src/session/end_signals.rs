@@ -100,11 +100,11 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    fn sent(signal: i32) -> ForwardedSignal {
+    fn sent_signal(signal: i32) -> ForwardedSignal {
         ForwardedSignal::new(signal, false)
     }
 
-    fn key() -> ForwardedSignal {
+    fn interrupt_key() -> ForwardedSignal {
         ForwardedSignal::new(libc::SIGINT, true)
     }
 
@@ -112,19 +112,19 @@ mod tests {
     fn a_second_signal_ends_it() {
         let (mut ending, now) = (EndSignals::default(), Instant::now());
         assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
-        ending.count(sent(libc::SIGUSR1), now);
-        ending.count(sent(libc::SIGUSR1), now);
-        ending.count(sent(libc::SIGTERM), now);
+        ending.count(sent_signal(libc::SIGUSR1), now);
+        ending.count(sent_signal(libc::SIGUSR1), now);
+        ending.count(sent_signal(libc::SIGTERM), now);
         assert_eq!(ending.verdict(now), Verdict::GoOn);
         assert_eq!(ending.due_in_ns(now), 1_000_000_000);
-        ending.count(sent(libc::SIGHUP), now + 5 * MS);
+        ending.count(sent_signal(libc::SIGHUP), now + 5 * MS);
         assert_eq!(ending.verdict(now + 5 * MS), Verdict::End(libc::SIGHUP));
     }
 
     #[test]
     fn so_does_time_after_a_warning() {
         let (mut ending, now) = (EndSignals::default(), Instant::now());
-        ending.count(sent(libc::SIGTERM), now);
+        ending.count(sent_signal(libc::SIGTERM), now);
         assert_eq!(ending.verdict(now + 999 * MS), Verdict::GoOn);
         let warned = now + 1500 * MS;
         assert_eq!(ending.verdict(warned), Verdict::Warn(libc::SIGTERM, 8500 * MS));
@@ -138,14 +138,14 @@ mod tests {
     fn reloads_and_hangups_do_not() {
         let (mut ending, now) = (EndSignals::default(), Instant::now());
         for signal in [libc::SIGHUP, libc::SIGQUIT, libc::SIGHUP] {
-            ending.count(sent(signal), now);
+            ending.count(sent_signal(signal), now);
         }
         ending.count(ForwardedSignal::new(libc::SIGHUP, true), now);
         assert_eq!((ending.verdict(now), ending.due_in_ns(now)), (Verdict::GoOn, u64::MAX));
-        ending.count(sent(libc::SIGTERM), now);
-        ending.count(sent(libc::SIGUSR1), now);
+        ending.count(sent_signal(libc::SIGTERM), now);
+        ending.count(sent_signal(libc::SIGUSR1), now);
         assert_eq!(ending.verdict(now), Verdict::GoOn);
-        ending.count(sent(libc::SIGHUP), now);
+        ending.count(sent_signal(libc::SIGHUP), now);
         assert_eq!(ending.verdict(now), Verdict::End(libc::SIGHUP));
     }
 
@@ -153,14 +153,14 @@ mod tests {
     fn keys_end_it_when_they_come_fast() {
         let (mut ending, now) = (EndSignals::default(), Instant::now());
         for second in 0..10 {
-            ending.count(key(), now + 1200 * MS * second);
+            ending.count(interrupt_key(), now + 1200 * MS * second);
         }
         let later = now + 1200 * MS * 10;
         assert_eq!((ending.verdict(later), ending.due_in_ns(later)), (Verdict::GoOn, u64::MAX));
         let again = later + 5000 * MS;
-        (0..2).for_each(|n| ending.count(key(), again + 100 * MS * n));
+        (0..2).for_each(|n| ending.count(interrupt_key(), again + 100 * MS * n));
         assert_eq!(ending.verdict(again), Verdict::GoOn);
-        ending.count(key(), again + 200 * MS);
+        ending.count(interrupt_key(), again + 200 * MS);
         assert_eq!(ending.verdict(again + 200 * MS), Verdict::End(libc::SIGINT));
     }
 }

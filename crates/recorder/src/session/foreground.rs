@@ -9,19 +9,19 @@ use std::process::Child;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use trackway_session::machine::Planned;
+use trackway_session::SessionSpec;
+use trackway_session::machine::PlannedChannel;
 use trackway_session::protocol::Refusal;
-use trackway_session::{KernelSpec, Mode, SessionSpec};
 use trackway_sys::file::Fd;
 use trackway_sys::signal::{SignalReader, SignalSet};
-use trackway_sys::wait::Awaited;
+use trackway_sys::wait::PollEntry;
 use trackway_sys::{signal, wait};
 use trackway_window::Window;
 
-use crate::command::descendants::{self, Watch};
+use crate::command::descendants::{self, DescendantSampler};
 use crate::command::launch::{self, CommandEnd, Executable, ForwardedSignal, InheritedState};
 use crate::control::server::Server;
-use crate::control::{Identity, RunFolder};
+use crate::control::{RunFolder, SessionIdentity};
 use crate::diagnosis::{Reason, unmatched_patterns};
 use crate::error::{RecordError, io_error};
 use crate::kernel::backend::{KernelRecording, PreparedKernel};
@@ -30,7 +30,10 @@ use crate::notices::Notices;
 use crate::recording::Recording;
 use crate::recovery::in_passing;
 use crate::session::background::record_kernel;
-use crate::session::command_checks::{check_filters, patterns_of, warn_if_static, warn_of_rules};
+use crate::session::command_checks::{
+    check_filters, check_kernel_scope, check_sizes, is_overwriting, patterns_of, warn_if_static,
+    warn_of_rules,
+};
 use crate::session::controller::{ChannelDefaults, SessionController};
 use crate::session::driver::{Driver, Host, SessionEnd, user_only_filters};
 use crate::session::end_signals::{EndSignals, Verdict};
@@ -48,29 +51,6 @@ use crate::window::settings::{ChannelSettings, SessionSettings};
 
 /// The time between two checks of a command that is not recorded any more, in ns.
 const UNRECORDED_PERIOD_NS: u64 = 500_000_000;
-
-/// Checks the sizes of a specification's channels.
-fn check_sizes(spec: &SessionSpec) -> Result<(), RecordError> {
-    for channel in &spec.channels {
-        channel.tracefiles().check(&channel.plan()?, channel.mode)?;
-    }
-    Ok(())
-}
-
-/// Rejects a specification of processes for kernel events: the command's are recorded.
-fn check_kernel_scope(kernel: &KernelSpec) -> Result<(), RecordError> {
-    if kernel.pids.is_empty() {
-        return Ok(());
-    }
-    let why = "the file has processes whose kernel events are recorded (pids), not CMD's";
-    let hint = "trackway session load records them, in the background".to_owned();
-    Err(RecordError::Kernel(why.into(), Some(hint)))
-}
-
-/// Returns true if all channels overwrite their oldest records.
-fn is_overwriting(spec: &SessionSpec) -> bool {
-    spec.channels.iter().all(|channel| channel.mode == Mode::Overwrite)
-}
 
 /// Returns the rules of all channels.
 fn rules_of(channels: &[(ChannelSettings, u32)]) -> String {
@@ -112,17 +92,18 @@ fn record_command(
     let summary_file = options.summary_file()?;
     let defaults = ChannelDefaults { starts_small: false, reserve: options.reserve };
     let of_kernel = spec.kernel.as_ref();
-    let settings = spec.channels.iter().map(|channel| defaults.settings(channel, of_kernel, true));
+    let settings =
+        spec.channels.iter().map(|channel| defaults.channel_settings(channel, of_kernel, true));
     let channels: Vec<_> = settings.collect::<Result<_, RecordError>>()?;
     let mut channels: Vec<_> = channels.into_iter().zip(0..).collect();
     let rules = rules_of(&channels);
     let mut found = Executable::find(&options.command)?;
     found.environment = account.map(Account::environment).unwrap_or_default();
-    let (handle, libraries) = match spec.is_kernels_alone() {
+    let (handle, libraries) = match spec.is_kernel_only() {
         true => (None, None),
         false => {
             let handle = WindowHandle::open_or_make(&notices)?;
-            (Some(handle), Some(launch::libraries(&options.helpers)?))
+            (Some(handle), Some(launch::find_preload_libraries(&options.helpers)?))
         }
     };
     let window = handle.as_ref().map(|handle| (*handle.window(), handle.path.clone()));
@@ -137,7 +118,7 @@ fn record_command(
         warn_if_static(&found, kernel.is_some(), &notices);
         has_warned = warn_of_rules(&rules, &found, libraries, handle, &notices);
     }
-    let token = u64::from_le_bytes(crate::random::random()?).max(1);
+    let token = u64::from_le_bytes(crate::random::random_bytes()?).max(1);
     let (mut driver, output) = prepare_driver(spec, defaults, token, notices)?;
     let blocked = ForwardedSignal::all().block();
     let reader = SignalReader::new(&ForwardedSignal::all())
@@ -150,9 +131,16 @@ fn record_command(
         token,
         reader: reader.inspect_err(|_| blocked.make_current())?,
         blocked,
-        refused_before: window.as_ref().map_or(0, |(window, _)| refused(window)),
+        refused_before: window.as_ref().map_or(0, |(window, _)| refused_event_count(window)),
         window,
-        start: Some(Start { handle, channels, kernel, found, libraries, ignores_size_limit }),
+        start: Some(CommandStart {
+            handle,
+            channels,
+            kernel,
+            found,
+            libraries,
+            ignores_size_limit,
+        }),
         command: None,
         cause: None,
         is_interrupted: Cell::new(false),
@@ -192,7 +180,10 @@ fn prepare_driver(
     };
     if let Some(server) = &mut server {
         // Without it, a user who finds the name of a dead recorder cannot find its trace.
-        let _ = server.keep(Identity { uuid: session.uuid, folder: prepared_folder.path.clone() });
+        let _ = server.write_identity(SessionIdentity {
+            uuid: session.uuid,
+            folder: prepared_folder.path.clone(),
+        });
     }
     let folder = std::path::absolute(&output).unwrap_or_else(|_| prepared_folder.path.clone());
     let spec = SessionSpec { name, output: Some(folder.clone()), ..spec };
@@ -219,12 +210,12 @@ pub fn is_name_of_record(name: &str) -> bool {
 }
 
 /// Returns the number of events that found no entry in the window, since it was made.
-fn refused(window: &Window) -> u32 {
+fn refused_event_count(window: &Window) -> u32 {
     window.header().events_refused.load(Ordering::Relaxed)
 }
 
 /// State for starting the command and recording it from then on.
-struct Start {
+struct CommandStart {
     /// `None`: no user events are recorded.
     handle: Option<WindowHandle>,
     channels: Vec<(ChannelSettings, u32)>,
@@ -235,9 +226,9 @@ struct Start {
     ignores_size_limit: bool,
 }
 
-impl Start {
+impl CommandStart {
     /// Starts the command; its process enters the scope of the kernel events.
-    fn start(
+    fn start_command(
         &self,
         token: u64,
         signals: SignalSet,
@@ -258,7 +249,7 @@ struct TracedCommand {
     child: Child,
     /// Becomes readable when it ends; `None`: there was no descriptor left.
     process: Option<Fd>,
-    descendants: Watch,
+    descendants: DescendantSampler,
     /// Signals that request an end.
     ending: EndSignals,
     status: StatusLine,
@@ -268,13 +259,13 @@ struct TracedCommand {
 impl TracedCommand {
     fn new(child: Child, window: Option<Window>, has_kernel: bool) -> Self {
         Self {
-            process: wait::process_fd(child.id()).ok(),
-            descendants: Watch::begin(child.id()),
+            process: wait::open_process_fd(child.id()).ok(),
+            descendants: DescendantSampler::start(child.id()),
             child,
             ending: EndSignals::default(),
             status: StatusLine::new(),
             // A user who wants kernel events may want no others.
-            silence: SilenceWatch::new(window).only_if(!has_kernel),
+            silence: SilenceWatch::new(window).enabled_if(!has_kernel),
         }
     }
 
@@ -290,7 +281,7 @@ impl TracedCommand {
     }
 
     /// Returns true if it has ended; `process` has been waited for.
-    fn has_ended(&mut self, process: Option<&Awaited>) -> bool {
+    fn has_ended(&mut self, process: Option<&PollEntry>) -> bool {
         match process {
             Some(process) => process.is_ready(),
             None => self.child.try_wait().is_ok_and(|status| status.is_some()),
@@ -300,7 +291,7 @@ impl TracedCommand {
 
 /// The reason for which the recording ends, other than a request or an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum EndCause {
     /// The command has ended.
     Command,
     /// This signal: the command goes on.
@@ -323,9 +314,9 @@ struct ForegroundRecorder<'a> {
     window: Option<(Window, PathBuf)>,
     /// Events that the window had refused before the command could register its own.
     refused_before: u32,
-    start: Option<Start>,
+    start: Option<CommandStart>,
     command: Option<TracedCommand>,
-    cause: Option<Cause>,
+    cause: Option<EndCause>,
     /// True if a signal has interrupted the end of the recording.
     is_interrupted: Cell<bool>,
     /// Names of the events of the session, and processes that have or had the library, as they were
@@ -335,7 +326,12 @@ struct ForegroundRecorder<'a> {
 }
 
 impl Host for ForegroundRecorder<'_> {
-    fn begin(&mut self, driver: &mut Driver, _: &[Planned], _: bool) -> Result<(), RecordError> {
+    fn begin(
+        &mut self,
+        driver: &mut Driver,
+        _: &[PlannedChannel],
+        _: bool,
+    ) -> Result<(), RecordError> {
         let Some(mut start) = self.start.take() else { return Err(RecordError::Lost("it began")) };
         let session = (driver.controller.session.clone(), driver.prepared_folder.trace_folder());
         let mut windows = match start.handle.take() {
@@ -345,15 +341,15 @@ impl Host for ForegroundRecorder<'_> {
                 std::mem::take(&mut start.channels),
                 false,
             )?,
-            None => SessionWindows::begin_without(session)?,
+            None => SessionWindows::begin_without_users(session)?,
         };
         windows.keep_flight_recorders();
         let (token, blocked) = (self.token, self.blocked);
         let window = self.window.as_ref().map(|(window, _)| *window);
         let command = &mut self.command;
         let kernel = start.kernel.take();
-        driver.enter(windows, kernel, |kernel| {
-            let child = start.start(token, blocked, kernel)?;
+        driver.begin_recording(windows, kernel, |kernel| {
+            let child = start.start_command(token, blocked, kernel)?;
             *command = Some(TracedCommand::new(child, window, kernel.is_some()));
             Ok(())
         })
@@ -363,7 +359,9 @@ impl Host for ForegroundRecorder<'_> {
         if begun.is_err() {
             // A folder that was there before stays, empty.
             let place = driver.prepared_folder.trace_folder();
-            ["ust", layout::KERNEL].iter().for_each(|ours| drop(place.remove_below(&[ours])));
+            ["ust", layout::KERNEL_FOLDER]
+                .iter()
+                .for_each(|ours| drop(place.remove_below(&[ours])));
             driver.prepared_folder.remove_new();
         }
     }
@@ -386,10 +384,14 @@ impl Host for ForegroundRecorder<'_> {
                 return 0;
             }
         };
-        if let Some(recording) = driver.windows.as_ref().and_then(SessionWindows::own) {
+        if let Some(recording) = driver.windows.as_ref().and_then(SessionWindows::own_recording) {
             let channels = &driver.controller.machine.spec().channels[..];
-            command.silence.explain((&recording.totals(), channels), command.child.id(), notices);
-            if notices.wants_status() {
+            command.silence.report_silence(
+                (&recording.totals(), channels),
+                command.child.id(),
+                notices,
+            );
+            if notices.shows_status() {
                 command.status.show(notices, recording);
             }
         }
@@ -398,17 +400,17 @@ impl Host for ForegroundRecorder<'_> {
         period_ns.min(command.ending.due_in_ns(Instant::now()))
     }
 
-    fn awaited(&self) -> Vec<Awaited> {
+    fn awaited(&self) -> Vec<PollEntry> {
         let process = self.command.iter().filter_map(|command| command.process.as_ref());
         let files = std::iter::once(self.reader.fd().raw()).chain(process.map(Fd::raw));
-        files.map(Awaited::readable).collect()
+        files.map(PollEntry::readable).collect()
     }
 
-    fn receive(&mut self, driver: &mut Driver, awaited: &[Awaited]) -> bool {
+    fn receive(&mut self, driver: &mut Driver, awaited: &[PollEntry]) -> bool {
         let Some(command) = &mut self.command else { return false };
         command.forward(&self.reader);
         if command.has_ended(awaited.get(1)) {
-            self.cause = Some(Cause::Command);
+            self.cause = Some(EndCause::Command);
             return true;
         }
         match command.ending.verdict(Instant::now()) {
@@ -423,14 +425,14 @@ impl Host for ForegroundRecorder<'_> {
                 false
             }
             Verdict::End(signal) => {
-                self.cause = Some(Cause::Signal(signal));
+                self.cause = Some(EndCause::Signal(signal));
                 true
             }
         }
     }
 
     fn prepare_end(&mut self, driver: &Driver, windows: &SessionWindows) {
-        if self.cause == Some(Cause::Command) {
+        if self.cause == Some(EndCause::Command) {
             self.report_alive(&driver.notices);
         }
         if self.cause.is_some() {
@@ -439,9 +441,9 @@ impl Host for ForegroundRecorder<'_> {
             // The end of the trace may need the descriptor.
             self.command.iter_mut().for_each(|command| command.process = None);
         }
-        self.names = windows.own().map(Recording::event_names).unwrap_or_default();
+        self.names = windows.own_recording().map(Recording::event_names).unwrap_or_default();
         let window = self.window.as_ref().map(|(window, _)| window);
-        self.in_table = window.map(descendants::in_table).unwrap_or_default();
+        self.in_table = window.map(descendants::registered_pids).unwrap_or_default();
     }
 
     fn is_interrupted(&self) -> bool {
@@ -474,7 +476,7 @@ impl Host for ForegroundRecorder<'_> {
         end.report_kernel(is_kernel_only.then_some(self.output.as_path()), notices);
         driver.pause.report(notices);
         if let Some((window, path)) = &self.window {
-            let refused = refused(window).saturating_sub(self.refused_before);
+            let refused = refused_event_count(window).saturating_sub(self.refused_before);
             summary::report_refused(notices, refused, path);
         }
     }
@@ -482,7 +484,7 @@ impl Host for ForegroundRecorder<'_> {
 
 impl ForegroundRecorder<'_> {
     fn report_alive(&self, notices: &Notices) {
-        let alive = descendants::holding(self.token);
+        let alive = descendants::count_token_holders(self.token);
         if alive > 0 {
             notices.report(format_args!(
                 "{alive} process{} of the command still run{}; recording ends with the command",
@@ -547,8 +549,8 @@ impl ForegroundRecorder<'_> {
             ));
         }
         let ended_by = match self.cause {
-            Some(Cause::Command) => None,
-            Some(Cause::Signal(signal)) => Some(signal),
+            Some(EndCause::Command) => None,
+            Some(EndCause::Signal(signal)) => Some(signal),
             None => self.wait_unrecorded(&mut command)?,
         };
         if let Some(signal) = ended_by {
@@ -560,7 +562,7 @@ impl ForegroundRecorder<'_> {
             return Ok(CommandEnd::Exited(launch::status_of_signal(signal)));
         }
         let status = command.child.wait().map_err(RecordError::io("wait for", "the command"))?;
-        let end = launch::end_of(status);
+        let end = launch::command_end_from(status);
         driver.result.command = Some(end);
         Ok(end)
     }
@@ -574,9 +576,9 @@ impl ForegroundRecorder<'_> {
             }
             let files = std::iter::once(self.reader.fd().raw());
             let files = files.chain(command.process.iter().map(Fd::raw));
-            let mut awaited: Vec<Awaited> = files.map(Awaited::readable).collect();
+            let mut awaited: Vec<PollEntry> = files.map(PollEntry::readable).collect();
             let period_ns = command.ending.due_in_ns(Instant::now()).min(UNRECORDED_PERIOD_NS);
-            wait::any(&mut awaited, period_ns).map_err(|errno| {
+            wait::wait_for_any(&mut awaited, period_ns).map_err(|errno| {
                 RecordError::Io("watch", "the command".into(), io_error(errno).into())
             })?;
             command.forward(&self.reader);

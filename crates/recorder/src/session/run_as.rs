@@ -28,7 +28,7 @@ impl Account {
         let refused = |why: String, hint: &str| {
             RecordError::Refused(Refusal::new(why).with_hint(hint.to_owned()))
         };
-        if crate::common::user::user() != 0 {
+        if crate::common::user::effective_uid() != 0 {
             let hint = "sudo trackway record … runs the command as you";
             let refusal = Refusal::new("only root runs commands as another user").with_hint(hint);
             return Err(RecordError::Refused(refusal.with_root_needed()));
@@ -50,8 +50,8 @@ impl Account {
     /// Returns the user who called sudo(8): nothing that follows needs root, so the command runs as
     /// that user, the trace belongs to that user, and the recorder serves that user's window.
     /// `None`: sudo(8) was not used.
-    pub(crate) fn invoking() -> Result<Option<Self>, RecordError> {
-        if crate::common::user::user() != 0 {
+    pub(crate) fn of_sudo_user() -> Result<Option<Self>, RecordError> {
+        if crate::common::user::effective_uid() != 0 {
             return Ok(None);
         }
         let [uid, gid] = ["SUDO_UID", "SUDO_GID"].map(std::env::var_os);
@@ -74,7 +74,7 @@ impl Account {
     }
 
     /// Becomes that user, for good.
-    pub(crate) fn enter(&self, notices: &Notices) -> Result<(), RecordError> {
+    pub(crate) fn switch_user(&self, notices: &Notices) -> Result<(), RecordError> {
         let name = CString::new(self.name.as_str()).unwrap_or_default();
         trackway_sys::process::become_user(self.uid, self.gid, &name).map_err(RecordError::User)?;
         notices.report(format_args!("recording as {}{}", self.name, self.suffix));

@@ -46,7 +46,7 @@ impl RunOptions {
     ) -> Result<(Option<PreparedKernel>, Option<Account>), RecordError> {
         let account = match self.user.as_deref() {
             Some(user) => Some(Account::of(user)?),
-            None => Account::invoking()?,
+            None => Account::of_sudo_user()?,
         };
         let kernel = spec.kernel.as_ref().map(|kernel| {
             let request = KernelRequest {
@@ -59,11 +59,11 @@ impl RunOptions {
         });
         let kernel = kernel.transpose()?;
         if let Some(account) = &account {
-            account.enter(notices)?;
+            account.switch_user(notices)?;
             // The files that root opened are not for other processes of the user: one of them could
             // record another user's events, or write to the recording.
             if kernel.is_none() {
-                trackway_sys::process::show_itself().map_err(RecordError::User)?;
+                trackway_sys::process::make_dumpable().map_err(RecordError::User)?;
             }
         }
         Ok((kernel, account))

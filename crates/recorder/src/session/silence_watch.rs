@@ -27,13 +27,13 @@ impl SilenceWatch {
     }
 
     /// Reports nothing unless the condition holds.
-    pub(crate) fn only_if(mut self, condition: bool) -> Self {
+    pub(crate) fn enabled_if(mut self, condition: bool) -> Self {
         self.since = self.since.filter(|_| condition);
         self
     }
 
     /// Reports the reasons if these channels have had no event of the command for long enough.
-    pub(crate) fn explain(
+    pub(crate) fn report_silence(
         &mut self,
         (totals, channels): (&Totals, &[ChannelSpec]),
         command: u32,
@@ -44,7 +44,7 @@ impl SilenceWatch {
             self.since = None;
         } else if since.elapsed() >= SILENCE_MAX {
             self.since = None;
-            let scope = Scope::Only(descendants::family(command));
+            let scope = Scope::Only(descendants::find_process_tree(command));
             // First the reasons: a user who reads the message may end the command.
             let selection = Selection::of(channels.iter());
             let reasons = diagnose_in(&selection, self.window.as_ref(), &scope);

@@ -11,7 +11,7 @@ use crate::session::crash_watch::Crash;
 /// Least time between two snapshots that processes of another user are the reason for, in ns, and
 /// most of them.
 const PERIOD_NS: u64 = 10_000_000_000;
-const OTHERS_MAX: u32 = 100;
+const OTHER_USER_SNAPSHOTS_MAX: u32 = 100;
 
 /// Reasons for a snapshot.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -35,10 +35,10 @@ impl SnapshotTriggers {
 
 /// Pending snapshots and their limits, by user number.
 #[derive(Debug, Default)]
-pub(crate) struct SnapshotQuota(BTreeMap<u32, User>);
+pub(crate) struct SnapshotQuota(BTreeMap<u32, UserQuota>);
 
 #[derive(Debug, Default)]
-struct User {
+struct UserQuota {
     waiting: SnapshotTriggers,
     /// Snapshots so far, and when the next may be, in ns.
     count: u32,
@@ -53,7 +53,7 @@ impl SnapshotQuota {
         }
         let waiting = &mut self.0.entry(uid).or_default().waiting;
         waiting.add(reasons);
-        if uid != crate::common::user::user() {
+        if uid != crate::common::user::effective_uid() {
             waiting.crashes.truncate(1);
         }
     }
@@ -63,8 +63,8 @@ impl SnapshotQuota {
     pub(crate) fn due(&mut self, now_ns: u64) -> SnapshotTriggers {
         let mut due = SnapshotTriggers::default();
         for (&uid, user) in self.0.iter_mut().filter(|(_, user)| !user.waiting.is_empty()) {
-            if uid != crate::common::user::user() {
-                if user.count == OTHERS_MAX {
+            if uid != crate::common::user::effective_uid() {
+                if user.count == OTHER_USER_SNAPSHOTS_MAX {
                     user.waiting = SnapshotTriggers::default();
                 }
                 if user.waiting.is_empty() || now_ns < user.due_ns {
@@ -85,24 +85,25 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn requested() -> SnapshotTriggers {
+    fn program_request() -> SnapshotTriggers {
         SnapshotTriggers { is_asked: true, ..SnapshotTriggers::default() }
     }
 
     #[test]
     fn what_comes_too_soon_is_made_later_once_and_no_user_waits_for_another() {
-        let (ann, bob) = (crate::common::user::user() + 1, crate::common::user::user() + 2);
+        let (ann, bob) =
+            (crate::common::user::effective_uid() + 1, crate::common::user::effective_uid() + 2);
         let mut snapshot_quota = SnapshotQuota::default();
         let died =
             |pid| SnapshotTriggers { crashes: vec![Crash { pid, signal: 11 }], is_asked: false };
-        snapshot_quota.request(ann, requested());
-        assert_eq!(snapshot_quota.due(SECOND), requested());
+        snapshot_quota.request(ann, program_request());
+        assert_eq!(snapshot_quota.due(SECOND), program_request());
         for pid in 1..=3 {
             snapshot_quota.request(ann, died(pid));
         }
         assert_eq!(snapshot_quota.due(2 * SECOND), SnapshotTriggers::default());
-        snapshot_quota.request(bob, requested());
-        assert_eq!(snapshot_quota.due(3 * SECOND), requested());
+        snapshot_quota.request(bob, program_request());
+        assert_eq!(snapshot_quota.due(3 * SECOND), program_request());
         assert_eq!(snapshot_quota.due(10 * SECOND), SnapshotTriggers::default());
         assert_eq!(snapshot_quota.due(11 * SECOND), died(1));
         assert_eq!(snapshot_quota.due(40 * SECOND), SnapshotTriggers::default(), "once");
@@ -112,14 +113,20 @@ mod tests {
     fn another_user_is_the_reason_for_so_many_and_the_own_for_all() {
         let mut snapshot_quota = SnapshotQuota::default();
         let mut made = |uid: u32| {
-            (0..2 * OTHERS_MAX)
+            (0..2 * OTHER_USER_SNAPSHOTS_MAX)
                 .filter(|number| {
-                    snapshot_quota.request(uid, requested());
+                    snapshot_quota.request(uid, program_request());
                     snapshot_quota.due(u64::from(*number) * PERIOD_NS).is_asked
                 })
                 .count()
         };
-        assert_eq!(made(crate::common::user::user() + 1), OTHERS_MAX as usize);
-        assert_eq!(made(crate::common::user::user()), 2 * OTHERS_MAX as usize);
+        assert_eq!(
+            made(crate::common::user::effective_uid() + 1),
+            OTHER_USER_SNAPSHOTS_MAX as usize
+        );
+        assert_eq!(
+            made(crate::common::user::effective_uid()),
+            2 * OTHER_USER_SNAPSHOTS_MAX as usize
+        );
     }
 }

@@ -29,7 +29,7 @@ impl StatusLine {
         let totals = recording.totals();
         let rate =
             totals.events.saturating_sub(self.events) as u128 * 1000 / elapsed.as_millis().max(1);
-        notices.status(format_args!(
+        notices.show_status_line(format_args!(
             "{} events, {}/s, {} lost, {}, {} process{}",
             Grouped(totals.events),
             Grouped(rate as u64),

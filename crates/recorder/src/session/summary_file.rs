@@ -77,40 +77,40 @@ impl RunResult {
         json!({
             "trace": folder.to_string_lossy(),
             "is-complete": self.programs.is_some() && !self.lacks_kernel,
-            "programs": self.programs.as_ref().map(object),
-            "kernel": self.kernel.as_ref().map(object_of_kernel),
+            "programs": self.programs.as_ref().map(summary_to_json),
+            "kernel": self.kernel.as_ref().map(kernel_summary_to_json),
             "command": command,
             "notices": notices.all(),
         })
     }
 }
 
-fn object(summary: &Summary) -> Value {
-    let mut object = counts(summary);
+fn summary_to_json(summary: &Summary) -> Value {
+    let mut object = counts_to_json(summary);
     object.extend([
         ("cut".to_owned(), summary.cut.into()),
         ("holes".to_owned(), summary.holes.into()),
         ("processes".to_owned(), summary.processes.into()),
         ("departed".to_owned(), summary.departed.into()),
-        ("enough-buffer-bytes".to_owned(), enough(summary).into()),
+        ("enough-buffer-bytes".to_owned(), sufficient_sizes_to_json(summary).into()),
     ]);
     object.into()
 }
 
 /// Returns the estimated sizes of buffers that would have kept the lost events, by channel, as far
 /// as they are known.
-fn enough(summary: &Summary) -> Map<String, Value> {
+fn sufficient_sizes_to_json(summary: &Summary) -> Map<String, Value> {
     let known = summary.shortfalls.iter().filter(|one| one.roomless > 0);
     let sizes = known.filter_map(|one| Some((one.channel.clone(), one.enough_bytes?.into())));
     sizes.collect()
 }
 
-fn object_of_kernel(summary: &Summary) -> Value {
-    counts(summary).into()
+fn kernel_summary_to_json(summary: &Summary) -> Value {
+    counts_to_json(summary).into()
 }
 
 /// Returns the counts of both.
-fn counts(summary: &Summary) -> Map<String, Value> {
+fn counts_to_json(summary: &Summary) -> Map<String, Value> {
     let lost = summary.lost_by_event.iter().map(|(name, lost)| (name.clone(), (*lost).into()));
     let lost: Map<String, Value> = lost.collect();
     let counted = [

@@ -28,13 +28,13 @@ use crate::window::handle::{self, WindowHandle};
 /// Most windows that one user may have in a session's life: each takes address space for good.
 const WINDOWS_PER_USER_MAX: u32 = 16;
 /// Most names that wait to be examined.
-const WAITING_MAX: usize = 4096;
+const PENDING_NAMES_MAX: usize = 4096;
 /// Most names that are examined in one turn.
-const TURN_MAX: usize = 16;
+const NAMES_PER_POLL_MAX: usize = 16;
 /// Most users without a recorded window that are remembered and reported.
 const REFUSED_MAX: usize = 256;
 /// Least time between two reads of new names, in ns.
-const REST_NS: u64 = 5_000_000;
+const READ_PERIOD_MIN_NS: u64 = 5_000_000;
 /// Time until the next attempt after a transient failure to open a window, in ns; doubled each
 /// time.
 const RETRY_NS: u64 = 5_000_000_000;
@@ -61,7 +61,7 @@ impl Scope {
     ///
     /// If there is no such user, or this one may not record that user.
     pub(crate) fn of(users: &[String]) -> Result<Self, RecordError> {
-        let own = crate::common::user::user();
+        let own = crate::common::user::effective_uid();
         let refuse = |why: String| {
             let hint = "sudo trackway session create …, which has sessions of its own";
             RecordError::Refused(Refusal::new(why).with_hint(hint).with_root_needed())
@@ -87,17 +87,17 @@ impl Scope {
 
     /// Returns the users whose windows are made if missing, so that no event of their programs is
     /// lost: those that were named, and this one.
-    fn made_for(&self) -> Vec<u32> {
+    fn users_needing_windows(&self) -> Vec<u32> {
         match self {
-            Self::Own | Self::All => vec![crate::common::user::user()],
+            Self::Own | Self::All => vec![crate::common::user::effective_uid()],
             Self::These(uids) => uids.clone(),
             Self::NoUser => Vec::new(),
         }
     }
 
-    fn has(&self, uid: u32) -> bool {
+    fn includes_user(&self, uid: u32) -> bool {
         match self {
-            Self::Own => uid == crate::common::user::user(),
+            Self::Own => uid == crate::common::user::effective_uid(),
             Self::These(uids) => uids.contains(&uid),
             Self::All => true,
             Self::NoUser => false,
@@ -120,14 +120,14 @@ pub(crate) struct WindowFinder {
     rest_ns: u64,
     /// Windows that were opened, by user.
     opened: BTreeMap<u32, u32>,
-    refused: BTreeMap<u32, Refused>,
+    refused: BTreeMap<u32, RefusedUser>,
     /// Users whose windows are not recorded because there are too many.
     excess_users: BTreeSet<u32>,
 }
 
 /// A user whose window is not recorded.
 #[derive(Debug, Clone, Copy)]
-struct Refused {
+struct RefusedUser {
     /// Device and inode: another file may be good.
     file: (u64, u64),
     /// When it is tried again, and how long that was waited for, in ns; none: never.
@@ -137,7 +137,7 @@ struct Refused {
 impl WindowFinder {
     /// Makes a finder for these users, which watches the folder from here on.
     pub(crate) fn new(scope: Scope) -> Result<Self, RecordError> {
-        let folder = handle::folder();
+        let folder = handle::window_folder();
         let watch = || {
             let fail = |errno| RecordError::Io("watch", folder.clone(), io_error(errno).into());
             let path = CString::new(folder.as_os_str().as_bytes()).unwrap_or_default();
@@ -171,9 +171,9 @@ impl WindowFinder {
     }
 
     /// Returns the longest time until the next poll, in ns; `None`: until the descriptor is ready.
-    pub(crate) fn patience_ns(&self) -> Option<u64> {
+    pub(crate) fn poll_timeout_ns(&self) -> Option<u64> {
         let rest_ns = self.rest_ns.saturating_sub(monotonic_ns());
-        (rest_ns > 0 || !self.waiting.is_empty()).then_some(rest_ns.min(REST_NS))
+        (rest_ns > 0 || !self.waiting.is_empty()).then_some(rest_ns.min(READ_PERIOD_MIN_NS))
     }
 
     /// Returns true if windows that were found wait to be opened.
@@ -187,20 +187,24 @@ impl WindowFinder {
     }
 
     /// Opens the windows that exist at the beginning, and makes missing ones of the named users.
-    pub(crate) fn make(
+    pub(crate) fn open_initial_windows(
         &mut self,
         now_ns: u64,
         notices: &Notices,
     ) -> Vec<(u32, Result<WindowHandle, RecordError>)> {
         let mut made = Vec::new();
-        for uid in self.scope.made_for() {
-            let opened = match uid == crate::common::user::user() {
+        for uid in self.scope.users_needing_windows() {
+            let opened = match uid == crate::common::user::effective_uid() {
                 true => WindowHandle::open_or_make(notices),
                 false => WindowHandle::open_for(&self.folder, uid, true),
             };
             *self.opened.entry(uid).or_default() += 1;
             if opened.is_err() {
-                self.refuse(uid, file_of(&self.folder, uid).unwrap_or_default(), now_ns);
+                self.note_refused(
+                    uid,
+                    window_file_id(&self.folder, uid).unwrap_or_default(),
+                    now_ns,
+                );
             }
             made.push((uid, opened));
         }
@@ -219,9 +223,9 @@ impl WindowFinder {
         }
         self.take_names(now_ns);
         let mut found = Vec::new();
-        for _ in 0..TURN_MAX {
+        for _ in 0..NAMES_PER_POLL_MAX {
             let Some(number) = self.waiting.pop_front() else { break };
-            found.extend(self.open(number, now_ns, is_recorded));
+            found.extend(self.open_window(number, now_ns, is_recorded));
         }
         found
     }
@@ -234,9 +238,9 @@ impl WindowFinder {
         let (waiting, mut is_all, mut has_come) = (&mut self.waiting, true, false);
         let mut keep = |name: &[u8]| {
             has_come = true;
-            if let Some(number) = number_in(name) {
-                is_all &= waiting.len() < WAITING_MAX;
-                if waiting.len() < WAITING_MAX && !waiting.contains(&number) {
+            if let Some(number) = parse_window_name(name) {
+                is_all &= waiting.len() < PENDING_NAMES_MAX;
+                if waiting.len() < PENDING_NAMES_MAX && !waiting.contains(&number) {
                     waiting.push_back(number);
                 }
             }
@@ -248,7 +252,7 @@ impl WindowFinder {
             entries.for_each(|entry| keep(entry.file_name().as_bytes()));
         }
         if has_come || !is_complete {
-            self.rest_ns = now_ns + REST_NS;
+            self.rest_ns = now_ns + READ_PERIOD_MIN_NS;
         }
         if !(is_complete && is_all) {
             self.rescan_ns.get_or_insert(now_ns + RESCAN_NS);
@@ -267,7 +271,7 @@ impl WindowFinder {
     }
 
     /// Opens the window whose name has this number, if it is one to be recorded.
-    fn open(
+    fn open_window(
         &mut self,
         number: u32,
         now_ns: u64,
@@ -278,7 +282,7 @@ impl WindowFinder {
         let (uid, file) = (status.uid(), (status.dev(), status.ino()));
         // A file of this name that belongs to another user: none of the named user's programs would
         // use it.
-        if !status.is_file() || outer_user(uid) != Some(number) || !self.scope.has(uid) {
+        if !status.is_file() || outer_user(uid) != Some(number) || !self.scope.includes_user(uid) {
             return None;
         }
         if is_recorded(file) || self.refused.get(&uid).is_some_and(|refused| refused.file == file) {
@@ -300,34 +304,34 @@ impl WindowFinder {
             // It was removed since.
             Err(RecordError::Window(_, OpenError::Absent)) => None,
             Err(error) => {
-                self.refuse(uid, file, now_ns);
+                self.note_refused(uid, file, now_ns);
                 Some((uid, Err(error.to_string())))
             }
         }
     }
 
     /// Notes that a window could not be recorded: it is tried again later.
-    pub(crate) fn refuse(&mut self, uid: u32, file: (u64, u64), now_ns: u64) {
+    pub(crate) fn note_refused(&mut self, uid: u32, file: (u64, u64), now_ns: u64) {
         let known = self.refused.get(&uid).and_then(|refused| refused.retry);
         let retry = known.or(Some((now_ns + RETRY_NS, RETRY_NS)));
         if self.refused.len() < REFUSED_MAX || self.refused.contains_key(&uid) {
-            self.refused.insert(uid, Refused { file, retry });
+            self.refused.insert(uid, RefusedUser { file, retry });
         }
     }
 
     /// Notes that a window is recorded.
-    pub(crate) fn accept(&mut self, uid: u32) {
+    pub(crate) fn note_recorded(&mut self, uid: u32) {
         self.refused.remove(&uid);
     }
 }
 
-fn file_of(folder: &Path, uid: u32) -> Option<(u64, u64)> {
-    let status = fs::symlink_metadata(handle::path_of(folder, uid).ok()?).ok()?;
+fn window_file_id(folder: &Path, uid: u32) -> Option<(u64, u64)> {
+    let status = fs::symlink_metadata(handle::window_path(folder, uid).ok()?).ok()?;
     Some((status.dev(), status.ino()))
 }
 
 /// Parses the number in a window's name, if it is one of this version's.
-fn number_in(name: &[u8]) -> Option<u32> {
+fn parse_window_name(name: &[u8]) -> Option<u32> {
     let name = std::str::from_utf8(name).ok()?;
     let (number, version) = name.strip_prefix("trackway-")?.split_once("-v")?;
     let number: u32 = number.parse().ok().filter(|it: &u32| it.to_string() == number)?;
@@ -342,7 +346,7 @@ mod tests {
     fn users_are_named_by_name_or_number_and_others_by_root_alone() {
         let of = |users: &[&str]| Scope::of(&users.iter().map(|&it| it.into()).collect::<Vec<_>>());
         assert_eq!(of(&[]).expect("all may"), Scope::Own);
-        let own = crate::common::user::user();
+        let own = crate::common::user::effective_uid();
         let own_only = of(&[&own.to_string()]).expect("all may");
         assert_eq!(own_only, Scope::These(vec![own]));
         for nobody in ["no such user", "-1", "4294967295", ""] {
@@ -361,7 +365,7 @@ mod tests {
     #[test]
     fn names_of_windows_are_told_from_others() {
         let good = format!("trackway-65531-v{ABI_VERSION}");
-        assert_eq!(number_in(good.as_bytes()), Some(65_531));
+        assert_eq!(parse_window_name(good.as_bytes()), Some(65_531));
         for bad in [
             "trackway-65531-v1.unusable-5",
             "trackway-65531-v0",
@@ -372,7 +376,7 @@ mod tests {
             "other",
             "trackway-99999999999-v2",
         ] {
-            assert_eq!(number_in(bad.as_bytes()), None, "{bad}");
+            assert_eq!(parse_window_name(bad.as_bytes()), None, "{bad}");
         }
     }
 }

@@ -13,10 +13,10 @@ pub(crate) const STALL_NS: u64 = 200_000_000;
 
 /// The error that keeps a trace from being written, if any.
 #[derive(Debug, Default)]
-pub(crate) struct WriteStall(Option<Reason>);
+pub(crate) struct WriteStall(Option<StallReason>);
 
 #[derive(Debug)]
-struct Reason {
+struct StallReason {
     why: String,
     /// Bytes of the trace when the error was reported.
     bytes: u64,
@@ -31,13 +31,13 @@ impl WriteStall {
     }
 
     /// Returns the time until the next attempt is worthwhile, in ns; zero: now.
-    pub(crate) fn rest_ns(&self) -> u64 {
+    pub(crate) fn retry_in_ns(&self) -> u64 {
         self.0.as_ref().map_or(0, |reason| reason.due_ns.saturating_sub(monotonic_ns()))
     }
 
     /// Notes that the trace, which has so many bytes, cannot be written; reports a new error. Each
     /// line begins with `prefix`.
-    pub(crate) fn begin(
+    pub(crate) fn note_error(
         &mut self,
         error: &RecordError,
         bytes: u64,
@@ -53,7 +53,7 @@ impl WriteStall {
                 if let Some(hint) = error.hint() {
                     notices.hint(format_args!("{hint}"));
                 }
-                self.0 = Some(Reason { why, bytes, due_ns });
+                self.0 = Some(StallReason { why, bytes, due_ns });
             }
         }
     }
@@ -75,13 +75,13 @@ mod tests {
     fn a_reason_is_said_once_and_its_end_when_something_was_written() {
         let (mut stall, notices) = (WriteStall::default(), Notices::in_memory());
         let (full, gone) = (RecordError::Lost("full"), RecordError::Lost("gone"));
-        assert!(stall.is_over() && stall.rest_ns() == 0);
-        stall.begin(&full, 7, "ann: ", &notices);
-        stall.begin(&full, 7, "ann: ", &notices);
-        assert!(!stall.is_over() && (1..=STALL_NS).contains(&stall.rest_ns()));
+        assert!(stall.is_over() && stall.retry_in_ns() == 0);
+        stall.note_error(&full, 7, "ann: ", &notices);
+        stall.note_error(&full, 7, "ann: ", &notices);
+        assert!(!stall.is_over() && (1..=STALL_NS).contains(&stall.retry_in_ns()));
         stall.note_success(7, "ann: ", &notices);
         assert!(!stall.is_over());
-        stall.begin(&gone, 7, "ann: ", &notices);
+        stall.note_error(&gone, 7, "ann: ", &notices);
         stall.note_success(8, "ann: ", &notices);
         assert!(stall.is_over());
         let lost = "events are lost once buffers are full";

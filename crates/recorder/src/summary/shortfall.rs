@@ -124,8 +124,12 @@ impl Display for SizeOf<'_> {
             SizeSource::Channel | SizeSource::Config => "buffer-size",
         };
         match self.bytes {
-            Size::About(bytes) => write!(formatter, "a {name} of about {}", argument(bytes))?,
-            Size::Exactly(bytes) => write!(formatter, "a {name} of {}", argument(bytes))?,
+            Size::About(bytes) => {
+                write!(formatter, "a {name} of about {}", format_size_argument(bytes))?
+            }
+            Size::Exactly(bytes) => {
+                write!(formatter, "a {name} of {}", format_size_argument(bytes))?
+            }
             Size::Larger => write!(formatter, "a larger {name}")?,
             Size::Smaller => write!(formatter, "a smaller {name}")?,
         }
@@ -140,7 +144,7 @@ impl Display for SizeOf<'_> {
 }
 
 /// Returns a size in the form of an option: `16M`.
-fn argument(bytes: u64) -> String {
+fn format_size_argument(bytes: u64) -> String {
     let units = [(30, "G"), (20, "M"), (10, "K")];
     let whole =
         |&&(shift, _): &&(u32, &str)| bytes >= 1 << shift && bytes.trailing_zeros() >= shift;
@@ -154,36 +158,36 @@ fn argument(bytes: u64) -> String {
 mod tests {
     use super::*;
 
-    fn hints(shortfall: &Shortfall, lost: u64, source: SizeSource) -> String {
+    fn reported_hints(shortfall: &Shortfall, lost: u64, source: SizeSource) -> String {
         let notices = Notices::in_memory();
         shortfall.report(lost, source, &notices);
         notices.lines().join("\n")
     }
 
-    fn channel() -> Shortfall {
+    fn web_shortfall() -> Shortfall {
         Shortfall { channel: "web".into(), ..Shortfall::default() }
     }
 
     #[test]
     fn losses_for_want_of_room_come_with_a_size() {
-        let full = Shortfall { roomless: 1200, enough_bytes: Some(8 << 20), ..channel() };
+        let full = Shortfall { roomless: 1200, enough_bytes: Some(8 << 20), ..web_shortfall() };
         assert_eq!(
-            hints(&full, 1200, SizeSource::Option),
-            "hint: a --buffer-size of about 8M would have kept them; fewer events, with --event, need \
-             less"
+            reported_hints(&full, 1200, SizeSource::Option),
+            "hint: a --buffer-size of about 8M would have kept them; fewer events, with --event, \
+             need less"
         );
         assert_eq!(
-            hints(&full, 1201, SizeSource::Config),
+            reported_hints(&full, 1201, SizeSource::Config),
             "hint: a buffer-size of about 8M of channel 'web' in the file of --config would have \
              kept 1,200 of them; fewer events need less"
         );
         let unknown = Shortfall { enough_bytes: None, ..full.clone() };
         assert_eq!(
-            hints(&unknown, 1200, SizeSource::Channel),
+            reported_hints(&unknown, 1200, SizeSource::Channel),
             "hint: a larger buffer-size of channel 'web' keeps more; fewer events need less"
         );
         let short = Shortfall { is_memory_short: true, ..full };
-        let text = hints(&short, 1200, SizeSource::Option);
+        let text = reported_hints(&short, 1200, SizeSource::Option);
         assert!(
             text.starts_with("hint: they found no room because memory") && !text.contains("8M")
         );
@@ -191,18 +195,18 @@ mod tests {
 
     #[test]
     fn of_other_losses_no_larger_buffer_is_said_to_keep_them() {
-        assert!(channel().is_empty());
-        assert_eq!(hints(&channel(), 12, SizeSource::Option), "");
+        assert!(web_shortfall().is_empty());
+        assert_eq!(reported_hints(&web_shortfall(), 12, SizeSource::Option), "");
         let holding_bytes = Some(4 << 20);
-        let large = Shortfall { oversized_bytes: Some(60_017), holding_bytes, ..channel() };
+        let large = Shortfall { oversized_bytes: Some(60_017), holding_bytes, ..web_shortfall() };
         assert_eq!(
-            hints(&large, 12, SizeSource::Option),
+            reported_hints(&large, 12, SizeSource::Option),
             "hint: events of up to 60,017 bytes are too large for a sub-buffer; a --buffer-size of \
              4M has sub-buffers that can hold them"
         );
-        let unmapped = Shortfall { unmapped: 12, ..channel() };
+        let unmapped = Shortfall { unmapped: 12, ..web_shortfall() };
         assert_eq!(
-            hints(&unmapped, 12, SizeSource::Option),
+            reported_hints(&unmapped, 12, SizeSource::Option),
             "hint: they found no room in a process that cannot map all buffers, as with a limit \
              on its address space (ulimit -v); a smaller --buffer-size needs less"
         );
@@ -210,13 +214,13 @@ mod tests {
 
     #[test]
     fn a_part_of_unknown_size_makes_that_of_the_channel_unknown() {
-        let known = Shortfall { roomless: 2, enough_bytes: Some(1 << 20), ..channel() };
-        let mut sum = Shortfall { roomless: 3, enough_bytes: Some(2 << 20), ..channel() };
+        let known = Shortfall { roomless: 2, enough_bytes: Some(1 << 20), ..web_shortfall() };
+        let mut sum = Shortfall { roomless: 3, enough_bytes: Some(2 << 20), ..web_shortfall() };
         sum.add(&known);
         assert_eq!((sum.roomless, sum.enough_bytes), (5, Some(2 << 20)));
-        sum.add(&Shortfall { unmapped: 1, ..channel() });
+        sum.add(&Shortfall { unmapped: 1, ..web_shortfall() });
         assert_eq!((sum.unmapped, sum.enough_bytes), (1, Some(2 << 20)));
-        sum.add(&Shortfall { roomless: 1, ..channel() });
+        sum.add(&Shortfall { roomless: 1, ..web_shortfall() });
         assert_eq!((sum.roomless, sum.enough_bytes), (6, None));
     }
 }

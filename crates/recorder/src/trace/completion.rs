@@ -19,12 +19,12 @@ use std::path::Path;
 
 use trackway_sys::clock::realtime_ns;
 
-use crate::common::date::utc;
+use crate::common::date::format_utc;
 use crate::summary::Summary;
 use crate::trace::progress_file;
 
 /// Name of the mark; `reader::recording` reads it.
-const MARK: &str = "complete";
+const MARK_FILE: &str = "complete";
 
 /// The process that completed a trace, with its results.
 #[derive(Debug, Clone, Copy)]
@@ -43,7 +43,7 @@ pub(crate) enum CompletedBy<'a> {
 /// # Errors
 ///
 /// If the mark cannot be written; then there is none, or an earlier one.
-pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
+pub(crate) fn mark_complete(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -57,16 +57,16 @@ pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
         .custom_flags(libc::O_NOFOLLOW)
         .open(&next)?;
     let written = file
-        .write_all(line(realtime_ns() / 1_000_000_000, by).as_bytes())
+        .write_all(format_mark(realtime_ns() / 1_000_000_000, by).as_bytes())
         .and_then(|()| file.sync_all())
-        .and_then(|()| fs::rename(&next, folder.join(MARK)));
+        .and_then(|()| fs::rename(&next, folder.join(MARK_FILE)));
     if let Err(error) = written {
         // A partial file takes space that is missing.
         let _ = fs::remove_file(&next);
         return Err(error);
     }
     if matches!(by, CompletedBy::Recover(_) | CompletedBy::Assumption) {
-        progress_file::forget(folder);
+        progress_file::remove_stale_file(folder);
     }
     // Not all file systems support it; the mark is there all the same.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
@@ -78,8 +78,8 @@ pub(crate) fn mark(folder: &Path, by: CompletedBy<'_>) -> io::Result<()> {
 /// # Errors
 ///
 /// If there is one, and it cannot be removed.
-pub(crate) fn unmark(folder: &Path) -> io::Result<()> {
-    match fs::remove_file(folder.join(MARK)) {
+pub(crate) fn remove_mark(folder: &Path) -> io::Result<()> {
+    match fs::remove_file(folder.join(MARK_FILE)) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
@@ -87,10 +87,10 @@ pub(crate) fn unmark(folder: &Path) -> io::Result<()> {
 
 /// Returns true if the folder of facts `folder` has a mark.
 pub(crate) fn is_marked(folder: &Path) -> bool {
-    folder.join(MARK).exists()
+    folder.join(MARK_FILE).exists()
 }
 
-fn line(ended_s: u64, by: CompletedBy<'_>) -> String {
+fn format_mark(ended_s: u64, by: CompletedBy<'_>) -> String {
     let counts = |summary: &Summary| {
         let Summary { recorded, lost, overwritten, damaged, .. } = summary;
         format!("events={recorded} lost={lost} overwritten={overwritten} damaged={damaged}")
@@ -100,7 +100,7 @@ fn line(ended_s: u64, by: CompletedBy<'_>) -> String {
         CompletedBy::Recover(summary) => format!("by=recover {}", counts(summary)),
         CompletedBy::Assumption => "by=recover memory=gone".to_owned(),
     };
-    format!("ended={}Z {facts}\n", utc(ended_s))
+    format!("ended={}Z {facts}\n", format_utc(ended_s))
 }
 
 #[cfg(test)]
@@ -113,7 +113,7 @@ mod tests {
     fn the_mark_is_one_line_and_replaces_the_one_before() {
         let summary =
             Summary { recorded: 12, lost: 3, overwritten: 4, damaged: 1, ..Summary::default() };
-        let text = line(1_795_230_981, CompletedBy::Record(&summary));
+        let text = format_mark(1_795_230_981, CompletedBy::Record(&summary));
         let facts = "by=record events=12 lost=3 overwritten=4 damaged=1\n";
         assert_eq!(text, format!("ended=20261121T031621Z {facts}"));
         let folder = TemporaryFolder::new();
@@ -123,16 +123,16 @@ mod tests {
             (CompletedBy::Assumption, "memory=gone"),
             (CompletedBy::Recover(&summary), "by=recover e"),
         ] {
-            mark(&facts, by).expect("a folder");
-            let text = fs::read_to_string(facts.join(MARK)).expect("a mark");
+            mark_complete(&facts, by).expect("a folder");
+            let text = fs::read_to_string(facts.join(MARK_FILE)).expect("a mark");
             assert!(text.contains(word) && text.lines().count() == 1, "{text}");
             assert!(is_marked(&facts));
         }
         for _ in 0..2 {
-            unmark(&facts).expect("a folder");
+            remove_mark(&facts).expect("a folder");
             assert!(!is_marked(&facts));
         }
-        mark(&facts, CompletedBy::Assumption).expect("a folder");
+        mark_complete(&facts, CompletedBy::Assumption).expect("a folder");
         let files = fs::read_dir(&facts).expect("a folder").count();
         assert_eq!(files, 1, "nothing else is left there");
     }

@@ -18,7 +18,7 @@ use crate::common::files::Removed;
 use crate::trace::fuse_owner;
 
 /// End of the links in /proc whose targets were removed: proc(5).
-const REMOVED: &[u8] = b" (deleted)";
+const REMOVED_SUFFIX: &[u8] = b" (deleted)";
 
 /// A folder, opened.
 #[derive(Debug)]
@@ -47,29 +47,29 @@ impl TraceFolder {
     }
 
     /// Opens the folder of this name in it, which is no link. It may belong to any user.
-    pub(crate) fn folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
+    pub(crate) fn open_folder(&self, name: impl AsRef<Path>) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW);
         let name = name.as_ref();
-        Ok(Self::of(options.open(self.now()?.join(name))?, &self.path.join(name)))
+        Ok(Self::of(options.open(self.current_path()?.join(name))?, &self.path.join(name)))
     }
 
     /// Opens the folder at these names, each the name of a folder in the one before. None is a
     /// link, and all belong to us: no other user can replace one, or add to it.
     pub(crate) fn open_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
-        let mut folder = self.again()?;
+        let mut folder = self.reopen_folder()?;
         for name in names {
-            folder = folder.folder(name.as_ref())?;
-            folder.check_ours()?;
+            folder = folder.open_folder(name.as_ref())?;
+            folder.check_owner()?;
         }
         Ok(folder)
     }
 
     /// Opens the folder at these names, as [`Self::open_below`] does, and makes missing ones.
     pub(crate) fn make_below<N: AsRef<str>>(&self, names: &[N]) -> io::Result<Self> {
-        let mut folder = self.again()?;
+        let mut folder = self.reopen_folder()?;
         for name in names {
-            let path = folder.now()?.join(name.as_ref());
+            let path = folder.current_path()?.join(name.as_ref());
             match DirBuilder::new().mode(0o700).create(path) {
                 Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
                 _ => folder = folder.open_below(&[name])?,
@@ -84,7 +84,7 @@ impl TraceFolder {
         let above = self.open_below(above)?;
         above.open_below(&[last])?;
         // Which follows no link, in whatever is of that name by then.
-        fs::remove_dir_all(above.now()?.join(last.as_ref()))
+        fs::remove_dir_all(above.current_path()?.join(last.as_ref()))
     }
 
     /// Removes the folder at these names, and those of its parents among them that become empty.
@@ -98,7 +98,7 @@ impl TraceFolder {
 
     /// Removes it if nothing is in it.
     pub(crate) fn remove_if_empty(&self) -> io::Result<()> {
-        let now = self.now()?;
+        let now = self.current_path()?;
         let name = fs::read_link(&now).unwrap_or_else(|_| now.clone());
         let name = name.file_name().ok_or(ErrorKind::InvalidInput)?;
         fs::remove_dir(now.join("..").join(name))
@@ -107,28 +107,28 @@ impl TraceFolder {
     /// Opens the parent folder.
     pub(crate) fn parent(&self) -> io::Result<Self> {
         let path = self.path.parent().unwrap_or(&self.path);
-        let above = Self::open_to_find(&self.now()?.join(".."))?;
+        let above = Self::open_to_find(&self.current_path()?.join(".."))?;
         Ok(Self { path: path.to_owned(), ..above })
     }
 
     /// Opens the same folder again.
-    pub(crate) fn again(&self) -> io::Result<Self> {
+    pub(crate) fn reopen_folder(&self) -> io::Result<Self> {
         Ok(Self::of(self.folder.try_clone()?, &self.path))
     }
 
     /// Checks that the folder belongs to the user whose files we make in it. (A file system may map
     /// us to another user, as NFS does root, or map all files to one user.)
-    fn check_ours(&self) -> io::Result<()> {
+    fn check_owner(&self) -> io::Result<()> {
         /// Readers pass over names that begin with a dot.
         const PROBE: &str = ".whose";
         // The owners that another user's FUSE server reports prove nothing.
-        fuse_owner::check(&self.folder)?;
+        fuse_owner::check_server(&self.folder)?;
         let owner = self.folder.metadata()?.uid();
-        if owner == crate::common::user::user() {
+        if owner == crate::common::user::effective_uid() {
             return Ok(());
         }
         let why = || io::Error::new(ErrorKind::PermissionDenied, "it is another user's");
-        let path = self.now()?.join(PROBE);
+        let path = self.current_path()?.join(PROBE);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let made = made.map_err(|_| why())?;
         let _ = fs::remove_file(path);
@@ -145,11 +145,11 @@ impl TraceFolder {
     /// # Errors
     ///
     /// If it was removed, or its place is unknown: another folder may be at its path.
-    pub(crate) fn now(&self) -> io::Result<PathBuf> {
-        if self.is_at(&self.link())? {
+    pub(crate) fn current_path(&self) -> io::Result<PathBuf> {
+        if self.is_at(&self.proc_link())? {
             return match self.is_removed() {
                 true => Err(io::Error::new(io::ErrorKind::NotFound, Removed)),
-                false => Ok(self.link()),
+                false => Ok(self.proc_link()),
             };
         }
         // There is no /proc.
@@ -163,12 +163,12 @@ impl TraceFolder {
     ///
     /// # Errors
     ///
-    /// See [`Self::now`].
-    pub(crate) fn name(&self, named: &Path) -> io::Result<PathBuf> {
+    /// See [`Self::current_path`].
+    pub(crate) fn current_name(&self, named: &Path) -> io::Result<PathBuf> {
         if self.is_at(named)? {
             return Ok(named.to_owned());
         }
-        let now = self.now()?;
+        let now = self.current_path()?;
         let name = fs::read_link(&now).unwrap_or(now);
         match self.is_at(&name)? {
             true => Ok(name),
@@ -179,14 +179,14 @@ impl TraceFolder {
     /// Returns true if the folder is known to be removed.
     pub(crate) fn is_removed(&self) -> bool {
         // Not all file systems report a folder without links; the kernel's name of it shows that.
-        fs::read_link(self.link()).is_ok_and(|target| {
-            let is_said = target.as_os_str().as_bytes().ends_with(REMOVED);
+        fs::read_link(self.proc_link()).is_ok_and(|target| {
+            let is_said = target.as_os_str().as_bytes().ends_with(REMOVED_SUFFIX);
             is_said && self.is_at(&target).is_ok_and(|is_its_name| !is_its_name)
         })
     }
 
     /// Returns the kernel's link to it.
-    fn link(&self) -> PathBuf {
+    fn proc_link(&self) -> PathBuf {
         PathBuf::from(format!("/proc/self/fd/{}", self.folder.as_raw_fd()))
     }
 
@@ -216,11 +216,14 @@ mod tests {
         fs::create_dir(&before).expect("a folder");
         let place = TraceFolder::open(&before).expect("a folder");
         fs::rename(&before, &after).expect("moved");
-        assert_eq!(place.name(&before).expect("a name"), after.canonicalize().expect("there"));
-        assert_eq!(place.name(&after).expect("a name"), after);
+        assert_eq!(
+            place.current_name(&before).expect("a name"),
+            after.canonicalize().expect("there")
+        );
+        assert_eq!(place.current_name(&after).expect("a name"), after);
         fs::create_dir(&before).expect("another folder");
-        assert_ne!(place.name(&before).expect("a name"), before);
-        fs::write(place.now().expect("there").join("file"), "text").expect("written");
+        assert_ne!(place.current_name(&before).expect("a name"), before);
+        fs::write(place.current_path().expect("there").join("file"), "text").expect("written");
         assert_eq!(fs::read_to_string(after.join("file")).expect("read"), "text");
     }
 
@@ -231,13 +234,15 @@ mod tests {
         fs::create_dir(&path).expect("a folder");
         let place = TraceFolder::open(&path).expect("a folder");
         fs::remove_dir(&path).expect("removed");
-        assert!(place.now().is_err_and(|error| crate::common::files::reports_removal(&error)));
+        assert!(
+            place.current_path().is_err_and(|error| crate::common::files::reports_removal(&error))
+        );
         fs::create_dir(&path).expect("a folder");
-        assert!(place.now().is_err());
+        assert!(place.current_path().is_err());
         // A name like those of removed ones.
         let odd = folder.join("odd (deleted)");
         fs::create_dir(&odd).expect("a folder");
-        assert!(TraceFolder::open(&odd).expect("a folder").now().is_ok());
+        assert!(TraceFolder::open(&odd).expect("a folder").current_path().is_ok());
     }
 
     #[test]
@@ -269,7 +274,7 @@ mod tests {
             place.make_below(&["kernel", "new"]).is_err() && !victim.join("kernel/new").exists()
         );
         assert!(victim.join("kernel/index").is_dir());
-        if crate::common::user::user() == 0 {
+        if crate::common::user::effective_uid() == 0 {
             fs::create_dir_all(after.join("ust/uid")).expect("a folder");
             std::os::unix::fs::chown(after.join("ust"), Some(65_531), None).expect("root may");
             assert!(place.make_below(&["ust", "uid"]).is_err(), "another's");

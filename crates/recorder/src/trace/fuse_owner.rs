@@ -13,27 +13,29 @@ use std::os::fd::AsRawFd as _;
 use trackway_sys::mount;
 
 /// FUSE_SUPER_MAGIC (linux/magic.h).
-const FUSE: u64 = 0x6573_5546;
+const FUSE_MAGIC: u64 = 0x6573_5546;
 /// Served by the machine that ours is a guest of.
-const VIRTIO: &str = "virtiofs";
+const VIRTIOFS_TYPE: &str = "virtiofs";
 
 /// Checks that the contents of this folder are reported by us, root or the kernel.
 ///
 /// # Errors
 ///
 /// If another user serves the file system, or its server is unknown.
-pub(crate) fn check(folder: &fs::File) -> io::Result<()> {
+pub(crate) fn check_server(folder: &fs::File) -> io::Result<()> {
     let path = CString::new(format!("/proc/self/fd/{}", folder.as_raw_fd()))?;
     // (Without /proc, the descriptor's own device does not show it. Such a folder counts as local,
     // as do all folders whose statfs(2) is refused.)
-    if mount::magic_of(&path) != Ok(FUSE) {
+    if mount::magic_of(&path) != Ok(FUSE_MAGIC) {
         return Ok(());
     }
     let device = device_of(&folder.metadata()?);
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
-    match server(&mounts, &device) {
+    match find_server(&mounts, &device) {
         Some(Server::Machine) => Ok(()),
-        Some(Server::User(uid)) if uid == 0 || uid == crate::common::user::user() => Ok(()),
+        Some(Server::User(uid)) if uid == 0 || uid == crate::common::user::effective_uid() => {
+            Ok(())
+        }
         _ => Err(io::Error::new(
             ErrorKind::PermissionDenied,
             "another user serves the file system that it is on",
@@ -57,7 +59,7 @@ enum Server {
 
 /// Returns the server of this device's file system, by the lines of mountinfo: `36 35 98:0 /root
 /// /where rw,noatime master:1 - TYPE SOURCE rw,user_id=1000,…`.
-fn server(mounts: &str, device: &str) -> Option<Server> {
+fn find_server(mounts: &str, device: &str) -> Option<Server> {
     mounts.lines().find_map(|line| {
         // No field in front has blanks: those of names are written as numbers.
         let (front, behind) = line.split_once(" - ")?;
@@ -66,7 +68,7 @@ fn server(mounts: &str, device: &str) -> Option<Server> {
         }
         let mut behind = behind.split(' ');
         let (kind, options) = (behind.next()?, behind.nth(1)?);
-        if kind == VIRTIO {
+        if kind == VIRTIOFS_TYPE {
             return Some(Server::Machine);
         }
         // The kernel's own options stand before those of the server, which are its `fsname` and
@@ -90,15 +92,15 @@ mod tests {
 
     #[test]
     fn who_serves_a_file_system_is_what_the_kernel_says() {
-        assert_eq!(server(MOUNTS, "0:52"), Some(Server::User(1000)));
-        assert_eq!(server(MOUNTS, "0:53"), Some(Server::User(0)));
-        assert_eq!(server(MOUNTS, "0:54"), Some(Server::Machine));
+        assert_eq!(find_server(MOUNTS, "0:52"), Some(Server::User(1000)));
+        assert_eq!(find_server(MOUNTS, "0:53"), Some(Server::User(0)));
+        assert_eq!(find_server(MOUNTS, "0:54"), Some(Server::Machine));
         // A server without `user_id` is unknown, as is that of a device without a mount.
-        assert_eq!((server(MOUNTS, "0:55"), server(MOUNTS, "0:5")), (None, None));
+        assert_eq!((find_server(MOUNTS, "0:55"), find_server(MOUNTS, "0:5")), (None, None));
     }
 
     #[test]
     fn a_folder_of_the_kernels_own_is_served_by_nobody_else() {
-        assert!(check(&fs::File::open(std::env::temp_dir()).expect("a folder")).is_ok());
+        assert!(check_server(&fs::File::open(std::env::temp_dir()).expect("a folder")).is_ok());
     }
 }

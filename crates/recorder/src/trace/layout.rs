@@ -24,12 +24,12 @@ use crate::trace::folder::TraceFolder;
 use crate::trace::metadata::Metadata;
 
 /// Folder for facts about the recording, which readers of CTF ignore.
-pub(crate) const FACTS: &str = "trackway";
+pub(crate) const FACTS_FOLDER: &str = "trackway";
 /// Name of the calibrations there: only traces that were recorded here have them, not converted
 /// ones. `reader::recording` reads it.
-pub(crate) const CALIBRATIONS: &str = "clock.csv";
+pub(crate) const CALIBRATIONS_FILE: &str = "clock.csv";
 /// Folder of kernel events in a trace, as in LTTng's traces.
-pub(crate) const KERNEL: &str = "kernel";
+pub(crate) const KERNEL_FOLDER: &str = "kernel";
 
 /// A trace being written.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ pub(crate) struct WindowFolder {
 impl WindowFolder {
     /// Returns the folder of the calling user's window.
     pub(crate) fn own() -> Self {
-        Self { uid: crate::common::user::user(), number: 1 }
+        Self { uid: crate::common::user::effective_uid(), number: 1 }
     }
 
     /// Returns the window folder that contains a folder of streams, by its path.
@@ -96,7 +96,7 @@ impl WindowFolder {
     /// Opens it in the trace at `root`, whose folder is open.
     pub(crate) fn open(self, root: &Path, folder: &File) -> Result<TraceFolder, RecordError> {
         // A process that can write there might forge the folder of another user's window.
-        open_below(root, folder, &self.names(), self.uid != crate::common::user::user())
+        open_below(root, folder, &self.names(), self.uid != crate::common::user::effective_uid())
     }
 
     /// Returns its path in the trace at `root`.
@@ -106,12 +106,12 @@ impl WindowFolder {
 }
 
 /// Returns the folder of the streams of the trace at `root`, of the first window of user `uid`.
-pub(crate) fn channel_of(root: &Path, uid: u32) -> PathBuf {
+pub(crate) fn streams_folder(root: &Path, uid: u32) -> PathBuf {
     WindowFolder { uid, number: 1 }.in_trace(root)
 }
 
 /// Returns the folders of the streams of the trace at `root`, of all users' windows.
-pub(crate) fn channels_of(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn user_streams_folders(root: &Path) -> Vec<PathBuf> {
     let folders = |path: PathBuf| {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = entries
@@ -133,22 +133,22 @@ impl Trace {
         let first = of.classes.iter().find(|(class, _)| *class == 0);
         let contexts = first.map(|(_, contexts)| contexts.clone()).unwrap_or_default();
         let domain = Domain::User(of.folder.uid);
-        let description = describe(root, of.uuid, domain, of.realtime_offset_ns, contexts);
-        let (place, mut metadata) = make_channel(place, &of.folder.names(), &description)?;
+        let description = describe_trace(root, of.uuid, domain, of.realtime_offset_ns, contexts);
+        let (place, mut metadata) = make_streams_folder(place, &of.folder.names(), &description)?;
         for (class, contexts) in &of.classes {
             metadata.declare_class(*class, contexts);
         }
         metadata.write().map_err(RecordError::io("write", channel.join("metadata")))?;
         let clock = place
-            .now()
+            .current_path()
             .and_then(|now| {
                 let mut options = fs::OpenOptions::new();
                 options.create(true).append(true).mode(0o600).custom_flags(libc::O_NOFOLLOW);
-                let mut file = options.open(now.join(FACTS).join(CALIBRATIONS))?;
+                let mut file = options.open(now.join(FACTS_FOLDER).join(CALIBRATIONS_FILE))?;
                 writeln!(file, "epoch,base_tsc,multiplier_32,base_ns,span_ticks")?;
                 Ok(file)
             })
-            .map_err(RecordError::io("write", channel.join(FACTS)))?;
+            .map_err(RecordError::io("write", channel.join(FACTS_FOLDER)))?;
         Ok(Self {
             root: root.to_owned(),
             channel: place,
@@ -171,8 +171,8 @@ impl Trace {
         let root = place.path();
         let domain = Domain::Kernel { release: read_line("/proc/sys/kernel/osrelease"), remarks };
         let contexts = Contexts { kernel: contexts, ..Contexts::default() };
-        let description = describe(root, uuid, domain, realtime_offset_ns, contexts);
-        let (place, metadata) = make_channel(place, &[KERNEL], &description)?;
+        let description = describe_trace(root, uuid, domain, realtime_offset_ns, contexts);
+        let (place, metadata) = make_streams_folder(place, &[KERNEL_FOLDER], &description)?;
         Ok(Self { root: root.to_owned(), channel: place, metadata, uuid, of: None, clock: None })
     }
 
@@ -204,8 +204,8 @@ impl Trace {
     /// # Errors
     ///
     /// If the trace was removed.
-    pub(crate) fn facts(&self) -> io::Result<PathBuf> {
-        Ok(self.channel.now()?.join(FACTS))
+    pub(crate) fn facts_folder(&self) -> io::Result<PathBuf> {
+        Ok(self.channel.current_path()?.join(FACTS_FOLDER))
     }
 
     /// Notes a calibration beside the streams; without it the trace is no less valid.
@@ -219,7 +219,7 @@ impl Trace {
 }
 
 /// Writes the part of the metadata of a trace at `root` that precedes its first event.
-fn describe(
+fn describe_trace(
     root: &Path,
     uuid: [u8; 16],
     domain: Domain,
@@ -233,7 +233,10 @@ fn describe(
         hostname: read_line("/proc/sys/kernel/hostname"),
         domain,
         trace_name: name.into_owned(),
-        creation_datetime: format!("{}+0000", crate::common::date::utc(now_ns / 1_000_000_000)),
+        creation_datetime: format!(
+            "{}+0000",
+            crate::common::date::format_utc(now_ns / 1_000_000_000)
+        ),
         boot_uuid: parse_uuid(&read_line("/proc/sys/kernel/random/boot_id")),
         clock_offset_ns,
         contexts,
@@ -241,7 +244,7 @@ fn describe(
 }
 
 /// Makes a folder of streams, with its metadata, where these names lead to in `root`.
-fn make_channel<N: AsRef<str>>(
+fn make_streams_folder<N: AsRef<str>>(
     root: &TraceFolder,
     names: &[N],
     description: &TraceDescription,
@@ -251,10 +254,10 @@ fn make_channel<N: AsRef<str>>(
     let made =
         |name: &str| place.make_below(&[name]).map_err(RecordError::io("make", channel.join(name)));
     made("index")?;
-    made(FACTS)?
-        .now()
-        .and_then(|facts| completion::unmark(&facts))
-        .map_err(RecordError::io("remove what is in", channel.join(FACTS)))?;
+    made(FACTS_FOLDER)?
+        .current_path()
+        .and_then(|facts| completion::remove_mark(&facts))
+        .map_err(RecordError::io("remove what is in", channel.join(FACTS_FOLDER)))?;
     let place = Arc::new(place);
     let metadata = Metadata::create(Arc::clone(&place), description)
         .map_err(RecordError::io("write", channel.join("metadata")))?;
@@ -278,7 +281,7 @@ fn open_below<N: AsRef<str>>(
         let path = folder.path();
         let status = folder.metadata().map_err(RecordError::io("open", path))?;
         let is_for_others = is_for_us && status.mode() & 0o022 != 0;
-        if status.uid() != crate::common::user::user() || is_for_others {
+        if status.uid() != crate::common::user::effective_uid() || is_for_others {
             let error = io::Error::from(io::ErrorKind::PermissionDenied);
             return Err(RecordError::Io("trust another user's folder", path.into(), error.into()));
         }
@@ -289,7 +292,7 @@ fn open_below<N: AsRef<str>>(
     check(&folder)?;
     for name in names {
         let path = folder.path().join(name.as_ref());
-        folder = folder.folder(name.as_ref()).map_err(RecordError::io("open", path))?;
+        folder = folder.open_folder(name.as_ref()).map_err(RecordError::io("open", path))?;
         check(&folder)?;
     }
     Ok(folder)
@@ -321,36 +324,36 @@ impl Calibrations {
     }
 }
 
-pub(crate) fn is_empty(folder: &Path) -> io::Result<bool> {
+pub(crate) fn is_empty_folder(folder: &Path) -> io::Result<bool> {
     Ok(fs::read_dir(folder)?.next().is_none())
 }
 
 /// Returns the folders of all streams of the trace at `root`, including kernel events'.
-fn with_kernel(root: &Path) -> Vec<PathBuf> {
-    let kernel = Some(root.join(KERNEL)).filter(|kernel| kernel.is_dir());
-    channels_of(root).into_iter().chain(kernel).collect()
+fn all_streams_folders(root: &Path) -> Vec<PathBuf> {
+    let kernel = Some(root.join(KERNEL_FOLDER)).filter(|kernel| kernel.is_dir());
+    user_streams_folders(root).into_iter().chain(kernel).collect()
 }
 
 /// Returns true if the trace at `root` has no stream at all: no packet was ever written.
 pub(crate) fn has_no_stream(root: &Path) -> bool {
     // It may not even have begun.
     let has_none = |index: &Path| {
-        is_empty(index).unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
+        is_empty_folder(index).unwrap_or_else(|error| error.kind() == io::ErrorKind::NotFound)
     };
-    with_kernel(root).iter().all(|channel| has_none(&channel.join("index")))
+    all_streams_folders(root).iter().all(|channel| has_none(&channel.join("index")))
 }
 
 /// Removes the files that [`Trace::create`] made in a trace without streams: files of other origin
 /// stay, with their folders.
 pub(crate) fn remove_unwritten(root: &TraceFolder) {
-    let Ok(now) = root.now() else { return };
+    let Ok(now) = root.current_path() else { return };
     // A file that cannot be removed is harmless.
-    for channel in with_kernel(&now) {
+    for channel in all_streams_folders(&now) {
         let below = channel.strip_prefix(&now).unwrap_or(&channel);
         let names: Vec<&str> = below.iter().filter_map(|name| name.to_str()).collect();
         let Ok(channel) = root.open_below(&names) else { continue };
-        let _ = channel.now().and_then(|now| fs::remove_file(now.join("metadata")));
-        let _ = channel.remove_below(&[FACTS]);
+        let _ = channel.current_path().and_then(|now| fs::remove_file(now.join("metadata")));
+        let _ = channel.remove_below(&[FACTS_FOLDER]);
         let _ = channel.open_below(&["index"]).and_then(|index| index.remove_if_empty());
         for count in (1..=names.len()).rev() {
             let _ = root.open_below(&names[..count]).and_then(|folder| folder.remove_if_empty());
@@ -360,10 +363,10 @@ pub(crate) fn remove_unwritten(root: &TraceFolder) {
 
 /// Returns the name of the folder of a session's snapshot.
 pub(crate) fn snapshot_name(number: u32) -> String {
-    format!("{SNAPSHOT}{number}")
+    format!("{SNAPSHOT_PREFIX}{number}")
 }
 
-pub(crate) const SNAPSHOT: &str = "snapshot-";
+pub(crate) const SNAPSHOT_PREFIX: &str = "snapshot-";
 
 fn read_line(path: &str) -> String {
     fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default()
@@ -394,10 +397,10 @@ mod tests {
 
     #[test]
     fn dates_are_right() {
-        assert_eq!(crate::common::date::utc(0), "19700101T000000");
-        assert_eq!(crate::common::date::utc(951_782_399), "20000228T235959");
-        assert_eq!(crate::common::date::utc(951_782_400), "20000229T000000");
-        assert_eq!(crate::common::date::utc(1_795_230_981), "20261121T031621");
+        assert_eq!(crate::common::date::format_utc(0), "19700101T000000");
+        assert_eq!(crate::common::date::format_utc(951_782_399), "20000228T235959");
+        assert_eq!(crate::common::date::format_utc(951_782_400), "20000229T000000");
+        assert_eq!(crate::common::date::format_utc(1_795_230_981), "20261121T031621");
     }
 
     #[test]
@@ -409,7 +412,7 @@ mod tests {
         assert_eq!(channel, root.join("ust/uid/65531/64-bit-2"));
         assert_eq!(WindowFolder::of(&channel), Some(of));
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&channel).expect("a folder");
-        assert_eq!(channels_of(&root), std::slice::from_ref(&channel));
+        assert_eq!(user_streams_folders(&root), std::slice::from_ref(&channel));
         let lock = File::open(&root).expect("a folder");
         let open = || of.open(&root, &lock);
         let found = open().expect("it is ours").metadata().expect("there").ino();
@@ -430,7 +433,7 @@ mod tests {
         assert!(open().is_err(), "a link");
         fs::remove_file(&uid).expect("ours");
         fs::rename(base.join("elsewhere"), &uid).expect("ours");
-        if crate::common::user::user() == 0 {
+        if crate::common::user::effective_uid() == 0 {
             std::os::unix::fs::chown(&uid, Some(65_531), None).expect("root may");
             assert!(open().is_err(), "another's");
         }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use trackway_ctf::read::Trace;
 use trackway_ctf::write::{
-    Contexts, Meaning, TraceDescription, declared_type, event_declaration_meaning,
-    metadata_preamble, stream_declaration,
+    Contexts, Meaning, TraceDescription, event_declaration_meaning, metadata_preamble,
+    parse_declared_type_name, stream_declaration,
 };
 use trackway_schema::EventDescription;
 
@@ -24,13 +24,13 @@ const BYTES_MAX: u64 = 256 << 20;
 pub(crate) struct Metadata {
     folder: Arc<TraceFolder>,
     text: String,
-    declared: Declared,
+    declared: Declarations,
     written_bytes: usize,
 }
 
 /// The declarations in a metadata text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-struct Declared {
+struct Declarations {
     /// Stream classes.
     classes: HashSet<u32>,
     /// Events, by stream class and id.
@@ -45,7 +45,7 @@ pub(crate) const EMPTY_FIELDS: &str = "trackway_empty_fields";
 pub(crate) const LEFT_OUT_FIELDS: &str = "trackway_left_out_fields";
 
 /// Returns the value for such fields of events.
-pub(crate) fn fields<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+pub(crate) fn format_field_list<'a>(fields: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let named = fields.map(|(event, field)| format!("{event}:{field}"));
     named.collect::<Vec<_>>().join(" ")
 }
@@ -56,7 +56,7 @@ impl Metadata {
         let mut metadata = Self {
             folder,
             text: metadata_preamble(trace),
-            declared: Declared { classes: HashSet::from([0]), ..Declared::default() },
+            declared: Declarations { classes: HashSet::from([0]), ..Declarations::default() },
             written_bytes: 0,
         };
         metadata.write()?;
@@ -74,12 +74,12 @@ impl Metadata {
 
     /// Reads the metadata that a recorder wrote in `folder`.
     pub(crate) fn reopen(folder: Arc<TraceFolder>) -> io::Result<Self> {
-        let path = folder.now()?.join("metadata");
+        let path = folder.current_path()?.join("metadata");
         if fs::metadata(&path)?.len() > BYTES_MAX {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
         let text = fs::read_to_string(&path)?;
-        let declared = Declared::of(&text);
+        let declared = Declarations::of(&text);
         let written_bytes = text.len();
         Ok(Self { folder, text, declared, written_bytes })
     }
@@ -98,13 +98,13 @@ impl Metadata {
     }
 
     /// Adds the declaration of event `id` of a stream class.
-    pub(crate) fn declare(&mut self, class: u32, id: u32, event: &EventDescription) {
-        self.declare_meaning(class, id, event, &[]);
+    pub(crate) fn declare_event(&mut self, class: u32, id: u32, event: &EventDescription) {
+        self.declare_event_with_meanings(class, id, event, &[]);
     }
 
     /// Adds the declaration of an event with the meanings of its numbers, in the order of its
     /// fields.
-    pub(crate) fn declare_meaning(
+    pub(crate) fn declare_event_with_meanings(
         &mut self,
         class: u32,
         id: u32,
@@ -115,7 +115,8 @@ impl Metadata {
             return;
         }
         for (field, meaning) in event.fields.iter().zip(meanings) {
-            let (Some(scalar), Some(meaning)) = (Meaning::scalar(&field.kind), meaning) else {
+            let (Some(scalar), Some(meaning)) = (Meaning::scalar_of_field(&field.kind), meaning)
+            else {
                 continue;
             };
             for declaration in meaning.declarations(scalar) {
@@ -129,15 +130,15 @@ impl Metadata {
 
     /// Declares exactly the events and classes of `other`, of which this is a piece: readers use
     /// the metadata of the piece that declares most for all pieces.
-    pub(crate) fn declare_as(&mut self, other: &Self) {
+    pub(crate) fn copy_declarations(&mut self, other: &Self) {
         self.text.clone_from(&other.text);
         self.declared.clone_from(&other.declared);
         self.written_bytes = 0;
     }
 
-    /// Replaces the named fields by these, in the form of [`fields`], if the trace began with a
-    /// remark by this name.
-    pub(crate) fn name_fields(&mut self, remark: &str, fields: &str) {
+    /// Replaces the named fields by these, in the form of [`format_field_list`], if the trace began
+    /// with a remark by this name.
+    pub(crate) fn replace_field_list(&mut self, remark: &str, fields: &str) {
         let begin = format!("\t{remark} = \"");
         let Some(at) = self.text.find(&begin) else { return };
         let from = at + begin.len();
@@ -155,7 +156,7 @@ impl Metadata {
             return Ok(());
         }
         // Readers pass over names that begin with a dot.
-        let folder = self.folder.now()?;
+        let folder = self.folder.current_path()?;
         let next = folder.join(".metadata.next");
         let mut file = fs::OpenOptions::new()
             .write(true)
@@ -186,7 +187,7 @@ fn uuid_in_text(text: &[u8]) -> Option<[u8; 16]> {
     Trace::parse(text).ok()?.uuid().copied()
 }
 
-impl Declared {
+impl Declarations {
     /// Reads the declarations of a metadata text of ours: classes have an id; events have an id
     /// and, on the next line, that of their class.
     fn of(text: &str) -> Self {
@@ -196,7 +197,7 @@ impl Declared {
         let mut declared = Self::default();
         let mut lines = text.lines().peekable();
         while let Some(line) = lines.next() {
-            declared.types.extend(declared_type(line).map(str::to_owned));
+            declared.types.extend(parse_declared_type_name(line).map(str::to_owned));
             let Some(id) = number(line, "\tid = ") else { continue };
             match lines.peek().and_then(|next| number(next, "\tstream_id = ")) {
                 Some(class) => declared.events.insert((class, id)),
@@ -209,12 +210,12 @@ impl Declared {
 
 #[cfg(test)]
 mod tests {
-    use trackway_ctf::write::{Names, event_declaration};
+    use trackway_ctf::write::{ValueNames, event_declaration};
     use trackway_schema::{Field, FieldKind, Scalar};
 
     use super::*;
 
-    fn description(domain: trackway_ctf::write::Domain) -> TraceDescription {
+    fn trace_description(domain: trackway_ctf::write::Domain) -> TraceDescription {
         TraceDescription {
             uuid: [1; 16],
             hostname: "host".into(),
@@ -229,9 +230,9 @@ mod tests {
 
     #[test]
     fn what_was_declared_is_known_again() {
-        let mut text = metadata_preamble(&description(trackway_ctf::write::Domain::User(0)));
-        let mut declared = Declared { classes: HashSet::from([0]), ..Declared::default() };
-        assert_eq!(Declared::of(&text), declared);
+        let mut text = metadata_preamble(&trace_description(trackway_ctf::write::Domain::User(0)));
+        let mut declared = Declarations { classes: HashSet::from([0]), ..Declarations::default() };
+        assert_eq!(Declarations::of(&text), declared);
         let event = |name: &str| EventDescription {
             provider: "a".into(),
             name: name.into(),
@@ -245,7 +246,8 @@ mod tests {
             &Contexts { bits: trackway_schema::context::VPID, ..Contexts::default() },
         ));
         text.push_str(&event_declaration(3, 0, &event("x")));
-        let names = |value| Names { flags: vec![("a".into(), value)], ..Names::default() };
+        let names =
+            |value| ValueNames { flags: vec![("a".into(), value)], ..ValueNames::default() };
         let meaning = |value| Some(Meaning::Names(names(value).into()));
         let mut of = event("z");
         of.fields.push(Field { name: "f".into(), kind: FieldKind::Scalar(Scalar::X32) });
@@ -256,7 +258,7 @@ mod tests {
             written_bytes: 0,
         };
         for (id, value) in [(1, 1), (2, 2), (3, 1)] {
-            metadata.declare_meaning(3, id, &of, &[meaning(value)]);
+            metadata.declare_event_with_meanings(3, id, &of, &[meaning(value)]);
             declared.events.insert((3, id));
         }
         let text = metadata.text;
@@ -265,21 +267,21 @@ mod tests {
         declared.types = metadata.declared.types;
         declared.classes.insert(3);
         declared.events.extend([(0, 0), (0, 77), (3, 0)]);
-        assert_eq!(Declared::of(&text), declared);
+        assert_eq!(Declarations::of(&text), declared);
     }
 
     #[test]
     fn empty_fields_are_named_in_the_place_of_those_before() {
         let remarks = vec![(EMPTY_FIELDS, String::new()), ("another", "e:f".into())];
         let domain = trackway_ctf::write::Domain::Kernel { release: "6.18".into(), remarks };
-        let text = metadata_preamble(&description(domain));
+        let text = metadata_preamble(&trace_description(domain));
         let folder = Arc::new(TraceFolder::open(Path::new("/")).expect("a folder"));
-        let (declared, written_bytes) = (Declared::default(), text.len());
+        let (declared, written_bytes) = (Declarations::default(), text.len());
         let mut metadata = Metadata { folder, text: text.clone(), declared, written_bytes };
-        metadata.name_fields(EMPTY_FIELDS, "");
+        metadata.replace_field_list(EMPTY_FIELDS, "");
         assert_eq!((metadata.written_bytes, &metadata.text), (text.len(), &text));
         for fields in ["fork:parent_pid fork:child_pid", "fork:parent_pid", ""] {
-            metadata.name_fields(EMPTY_FIELDS, fields);
+            metadata.replace_field_list(EMPTY_FIELDS, fields);
             let named = format!("{EMPTY_FIELDS} = \"{fields}\"");
             let expected = text.replace(&format!("{EMPTY_FIELDS} = \"\""), &named);
             assert_eq!((metadata.written_bytes, &metadata.text), (0, &expected));
@@ -293,7 +295,7 @@ mod tests {
         let metadata = |text: &str| Metadata {
             folder: Arc::clone(&place),
             text: text.into(),
-            declared: Declared::default(),
+            declared: Declarations::default(),
             written_bytes: 0,
         };
         fs::create_dir(folder.join("metadata")).expect("a folder");

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use crate::error::RecordError;
 use crate::trace::folder::TraceFolder;
-use crate::trace::layout::{CALIBRATIONS, FACTS, KERNEL, SNAPSHOT, channels_of, is_empty};
+use crate::trace::layout::{
+    CALIBRATIONS_FILE, FACTS_FOLDER, KERNEL_FOLDER, SNAPSHOT_PREFIX, is_empty_folder,
+    user_streams_folders,
+};
 
 /// A trace's folder that is ours alone as long as this lives: its directory is locked (flock(2)).
 #[derive(Debug)]
@@ -23,7 +26,7 @@ pub(crate) struct PreparedFolder {
     /// True if it is certain that the folder is used.
     is_used: bool,
     /// The trace that was moved aside for it, until it is certain that the folder is used.
-    moved: Option<Moved>,
+    moved: Option<MovedTrace>,
     /// It stays locked as long as a process has it open.
     place: Arc<TraceFolder>,
 }
@@ -42,28 +45,28 @@ impl ParentDir {
     }
 
     /// Returns the path, below this folder, of the entry that `path` names.
-    fn at(&self, path: &Path) -> io::Result<PathBuf> {
+    fn entry_path(&self, path: &Path) -> io::Result<PathBuf> {
         match path.file_name() {
-            Some(name) => Ok(self.0.now()?.join(name)),
+            Some(name) => Ok(self.0.current_path()?.join(name)),
             // `/`, or a path that ends in `..`.
             None => Ok(path.to_owned()),
         }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(self.at(from)?, self.at(to)?)
+        fs::rename(self.entry_path(from)?, self.entry_path(to)?)
     }
 
     /// Returns true if the folder has an entry of this name.
-    fn has(&self, path: &Path) -> bool {
-        self.at(path).and_then(fs::symlink_metadata).is_ok()
+    fn has_entry(&self, path: &Path) -> bool {
+        self.entry_path(path).and_then(fs::symlink_metadata).is_ok()
     }
 
     /// Removes the trace of this name, and nothing else, even if files were added to it.
     fn remove_trace(&self, path: &Path) -> io::Result<()> {
         let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
-        let folder = self.0.folder(name)?;
-        let now = folder.now()?;
+        let folder = self.0.open_folder(name)?;
+        let now = folder.current_path()?;
         if !is_only_a_trace(&now) {
             return Err(io::ErrorKind::InvalidData.into());
         }
@@ -71,19 +74,19 @@ impl ParentDir {
             // Which follows no link.
             fs::remove_dir_all(entry?.path())?;
         }
-        fs::remove_dir(self.at(path)?)
+        fs::remove_dir(self.entry_path(path)?)
     }
 }
 
 /// An earlier trace that was moved.
 #[derive(Debug)]
-struct Moved {
+struct MovedTrace {
     to: PathBuf,
     /// The path where the former trace waits to be removed.
     before: Option<PathBuf>,
 }
 
-impl Moved {
+impl MovedTrace {
     /// Moves it back to `root`, over a folder of ours that has nothing in it; if it has, both stay
     /// as they are.
     fn undo(self, parent: &ParentDir, root: &Path) {
@@ -143,7 +146,7 @@ impl Drop for PreparedFolder {
 const LOCK_TRIES: usize = 100;
 const LOCK_PAUSE: Duration = Duration::from_millis(1);
 /// Most attempts with a folder that other processes make and move at the same time.
-const LOOKS_MAX: usize = 8;
+const FOLDER_TRIES_MAX: usize = 8;
 /// Most names that are tried for a folder that the user did not name.
 const NAMES_MAX: usize = 1000;
 
@@ -157,7 +160,7 @@ pub(crate) enum ExistingTrace {
     Keep,
 }
 
-/// Makes room for a session's trace at `root`, as [`prepare`] does.
+/// Makes room for a session's trace at `root`, as [`prepare_trace_folder`] does.
 ///
 /// # Errors
 ///
@@ -166,18 +169,18 @@ pub(crate) fn prepare_session(
     root: &Path,
     older: ExistingTrace,
 ) -> Result<PreparedFolder, RecordError> {
-    check_outside(root)?;
-    prepare_with(root, older)
+    check_outside_traces(root)?;
+    prepare_with_policy(root, older)
 }
 
 /// Makes room for a trace at `root`: an earlier trace there is moved to `root.old`, in place of an
 /// even earlier one, once it is [committed](PreparedFolder::commit). Folders that hold anything
 /// else are left alone, and so are those that are being recorded into.
-pub(crate) fn prepare(root: &Path) -> Result<PreparedFolder, RecordError> {
-    prepare_with(root, ExistingTrace::Remove)
+pub(crate) fn prepare_trace_folder(root: &Path) -> Result<PreparedFolder, RecordError> {
+    prepare_with_policy(root, ExistingTrace::Remove)
 }
 
-fn prepare_with(root: &Path, older: ExistingTrace) -> Result<PreparedFolder, RecordError> {
+fn prepare_with_policy(root: &Path, older: ExistingTrace) -> Result<PreparedFolder, RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
     // Without a slash at the end, which would make `root.old` lie inside.
     let root: PathBuf = absolute.components().collect();
@@ -200,7 +203,7 @@ fn prepare_in(
     older: ExistingTrace,
 ) -> Result<PreparedFolder, RecordError> {
     let (mut moved, mut is_new) = (None, false);
-    match empty_folder(&parent, &root, older, (&mut moved, &mut is_new)) {
+    match make_locked_folder(&parent, &root, older, (&mut moved, &mut is_new)) {
         Ok(place) => {
             // The former trace is moved back over it.
             let is_new = is_new && moved.is_none();
@@ -209,7 +212,7 @@ fn prepare_in(
         }
         Err(error) => {
             if is_new {
-                let _ = parent.at(&root).and_then(fs::remove_dir);
+                let _ = parent.entry_path(&root).and_then(fs::remove_dir);
             }
             if let Some(moved) = moved {
                 moved.undo(&parent, &root);
@@ -221,19 +224,19 @@ fn prepare_in(
 
 /// Makes an empty folder and locks it. Stores the trace that was moved for it and whether it is new
 /// in the last two parameters, also on failure.
-fn empty_folder(
+fn make_locked_folder(
     parent: &ParentDir,
     root: &Path,
     older: ExistingTrace,
-    (moved, is_new): (&mut Option<Moved>, &mut bool),
+    (moved, is_new): (&mut Option<MovedTrace>, &mut bool),
 ) -> Result<TraceFolder, RecordError> {
-    for _ in 0..LOOKS_MAX {
-        let here = parent.at(root).map_err(RecordError::io("use", root))?;
-        *is_new |= make(&here).map_err(RecordError::io("make", root))?;
+    for _ in 0..FOLDER_TRIES_MAX {
+        let here = parent.entry_path(root).map_err(RecordError::io("use", root))?;
+        *is_new |= make_folder(&here).map_err(RecordError::io("make", root))?;
         let Some(lock) = lock_at(&here, root)? else { continue };
         let place = TraceFolder::of(lock, root);
-        let now = place.now().map_err(RecordError::io("use", root))?;
-        if is_empty(&now).map_err(RecordError::io("use", root))? {
+        let now = place.current_path().map_err(RecordError::io("use", root))?;
+        if is_empty_folder(&now).map_err(RecordError::io("use", root))? {
             return Ok(place);
         }
         // The trace of a faster recorder, if there is a former one.
@@ -250,7 +253,7 @@ fn empty_folder(
 /// # Errors
 ///
 /// If it would lie in one, even in one that is being recorded.
-pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
+pub(crate) fn check_outside_traces(root: &Path) -> Result<(), RecordError> {
     let absolute = std::path::absolute(root).map_err(RecordError::io("use", root))?;
     // Names prove nothing: the folder that exists, or the first parent that does, may be a link.
     let there = absolute.ancestors().enumerate();
@@ -265,27 +268,28 @@ pub(crate) fn check_outside(root: &Path) -> Result<(), RecordError> {
 
 /// Returns true if there is a trace at `root` that was recorded here, or is being recorded.
 fn is_recorded_here(root: &Path) -> bool {
-    let has_calibrations = |channel: &PathBuf| channel.join(FACTS).join(CALIBRATIONS).is_file();
+    let has_calibrations =
+        |channel: &PathBuf| channel.join(FACTS_FOLDER).join(CALIBRATIONS_FILE).is_file();
     // The kernel's clock is never calibrated; another tracer's has none of our facts.
-    let kernel = root.join(KERNEL);
-    let has_kernel = || kernel.join("metadata").is_file() && kernel.join(FACTS).is_dir();
-    channels_of(root).iter().any(has_calibrations) || has_kernel()
+    let kernel = root.join(KERNEL_FOLDER);
+    let has_kernel = || kernel.join("metadata").is_file() && kernel.join(FACTS_FOLDER).is_dir();
+    user_streams_folders(root).iter().any(has_calibrations) || has_kernel()
 }
 
 /// Makes a new folder for a trace: `trackway-DATE-TIME` in the current folder, in UTC, or with the
 /// session's name before the date.
 pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, PreparedFolder), RecordError> {
-    let time = crate::common::date::utc(trackway_sys::clock::realtime_ns() / 1_000_000_000)
+    let time = crate::common::date::format_utc(trackway_sys::clock::realtime_ns() / 1_000_000_000)
         .replace('T', "-");
     let stamp = if session.is_empty() { time } else { format!("{session}-{time}") };
     let mut name = PathBuf::from(format!("trackway-{stamp}"));
-    check_outside(&name)?;
+    check_outside_traces(&name)?;
     // Where we are, whatever is at its path by then.
     let here = TraceFolder::open_to_find(Path::new(".")).map_err(RecordError::io("use", "."))?;
     for number in 2..NAMES_MAX {
         match DirBuilder::new().mode(0o700).create(&name) {
             Ok(()) => {
-                let parent = here.again().map_err(RecordError::io("use", "."))?;
+                let parent = here.reopen_folder().map_err(RecordError::io("use", "."))?;
                 let path = std::path::absolute(&name).map_err(RecordError::io("use", &name))?;
                 let prepared_folder = prepare_below(parent, path);
                 let mut prepared_folder =
@@ -303,7 +307,7 @@ pub(crate) fn prepare_new(session: &str) -> Result<(PathBuf, PreparedFolder), Re
 }
 
 /// Makes a folder, if there is none; returns true if it was made.
-fn make(folder: &Path) -> io::Result<bool> {
+fn make_folder(folder: &Path) -> io::Result<bool> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
         made => made.map(|()| true),
@@ -311,7 +315,7 @@ fn make(folder: &Path) -> io::Result<bool> {
 }
 
 /// Locks the folder; returns `None` if it was moved away in between.
-pub(crate) fn lock(folder: &Path) -> Result<Option<File>, RecordError> {
+pub(crate) fn lock_folder(folder: &Path) -> Result<Option<File>, RecordError> {
     lock_at(folder, folder)
 }
 
@@ -332,11 +336,11 @@ fn lock_at(here: &Path, folder: &Path) -> Result<Option<File>, RecordError> {
         tries += 1;
         std::thread::sleep(LOCK_PAUSE);
     }
-    Ok(is_at(&file, here).then_some(file))
+    Ok(is_at_path(&file, here).then_some(file))
 }
 
 /// Returns true if `path` names this open folder.
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_at_path(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(ours), Ok(there)) => (ours.dev(), ours.ino()) == (there.dev(), there.ino()),
         _ => false,
@@ -358,16 +362,16 @@ fn is_only_a_trace(folder: &Path) -> bool {
     // Beside user events, or alone with our facts: LTTng uses the same name.
     let is_of_the_kernel = |path: &Path| {
         let is_unpublished = path.parent().is_some_and(|folder| folder.join("ust").is_dir());
-        let is_ours = is_unpublished || path.join(FACTS).is_dir();
-        is_named(path, KERNEL) && path.join("metadata").is_file() && is_ours
+        let is_ours = is_unpublished || path.join(FACTS_FOLDER).is_dir();
+        is_named(path, KERNEL_FOLDER) && path.join("metadata").is_file() && is_ours
     };
     let is_a_snapshot = |path: &Path| {
-        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT));
+        let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(SNAPSHOT_PREFIX));
         number.is_some_and(|number| number.parse::<u32>().is_ok())
             && has_only(path, &|path: &Path| is_a_trace(path) || is_of_the_kernel(path))
     };
     let is_ours = |path: &Path| is_a_trace(path) || is_a_snapshot(path) || is_of_the_kernel(path);
-    !is_empty(folder).unwrap_or(true) && has_only(folder, &is_ours)
+    !is_empty_folder(folder).unwrap_or(true) && has_only(folder, &is_ours)
 }
 
 /// Moves the earlier trace at `root`, which we have locked and open, to `root.old`.
@@ -375,9 +379,9 @@ fn move_aside(
     (root, place): (&Path, &TraceFolder),
     parent: &ParentDir,
     older: ExistingTrace,
-) -> Result<Moved, RecordError> {
-    let now = place.now().map_err(RecordError::io("use", root))?;
-    let is_here = || File::open(".").is_ok_and(|here| is_at(&here, &now));
+) -> Result<MovedTrace, RecordError> {
+    let now = place.current_path().map_err(RecordError::io("use", root))?;
+    let is_here = || File::open(".").is_ok_and(|here| is_at_path(&here, &now));
     if !is_only_a_trace(&now) || root.file_name().is_none() || is_here() {
         return Err(RecordError::FolderInUse(root.to_owned()));
     }
@@ -389,18 +393,19 @@ fn move_aside(
     let old = named(".old");
     let others = || (2..NAMES_MAX).map(|number| named(&format!(".old-{number}")));
     let free = || {
-        let free = std::iter::once(old.clone()).chain(others()).find(|path| !parent.has(path));
+        let free =
+            std::iter::once(old.clone()).chain(others()).find(|path| !parent.has_entry(path));
         free.ok_or_else(|| RecordError::FolderInUse(old.clone()))
     };
     let (to, mut before) = match older {
         ExistingTrace::Remove => (old.clone(), None),
         ExistingTrace::Keep => (free()?, None),
     };
-    if parent.has(&to) {
-        let here = parent.at(&to).map_err(RecordError::io("use", &to))?;
+    if parent.has_entry(&to) {
+        let here = parent.entry_path(&to).map_err(RecordError::io("use", &to))?;
         // A trace that is being recorded stays.
         let _lock = lock_at(&here, &to)?;
-        let gone = is_empty(&here).unwrap_or(false) || is_only_a_trace(&here);
+        let gone = is_empty_folder(&here).unwrap_or(false) || is_only_a_trace(&here);
         if !gone {
             return Err(RecordError::FolderInUse(to));
         }
@@ -409,7 +414,7 @@ fn move_aside(
         before = Some(aside);
     }
     match parent.rename(root, &to) {
-        Ok(()) => Ok(Moved { to, before }),
+        Ok(()) => Ok(MovedTrace { to, before }),
         Err(error) => {
             if let Some(before) = before {
                 let _ = parent.rename(&before, &to);
@@ -432,15 +437,15 @@ mod tests {
         let base = std::env::temp_dir().join(format!("trackway-room-{}", std::process::id()));
         let root = base.join("a").join("trace");
         let put = |folder: &Path| fs::create_dir_all(folder.join("ust/uid/0")).unwrap();
-        let mut prepared_folder = prepare(&root.join("")).unwrap();
+        let mut prepared_folder = prepare_trace_folder(&root.join("")).unwrap();
         assert_eq!((prepared_folder.commit(), &prepared_folder.path), (None, &root));
-        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
+        assert!(matches!(prepare_trace_folder(&root), Err(RecordError::FolderBusy(_))));
         put(&root);
-        assert!(matches!(prepare(&root), Err(RecordError::FolderBusy(_))));
+        assert!(matches!(prepare_trace_folder(&root), Err(RecordError::FolderBusy(_))));
         drop(prepared_folder);
         let old = base.join("a").join("trace.old");
         for _ in 0..2 {
-            let mut prepared_folder = prepare(&root).unwrap();
+            let mut prepared_folder = prepare_trace_folder(&root).unwrap();
             assert_eq!(prepared_folder.commit().as_ref(), Some(&old));
             put(&root);
         }
@@ -455,19 +460,21 @@ mod tests {
         put(&old.join("snapshot-12"));
         fs::remove_dir_all(old.join("ust")).unwrap();
         assert!(is_only_a_trace(&old));
-        let kernel = base.join("kernel-only").join(KERNEL);
+        let kernel = base.join("kernel-only").join(KERNEL_FOLDER);
         fs::create_dir_all(&kernel).unwrap();
         fs::write(kernel.join("metadata"), "").unwrap();
         let inner = kernel.with_file_name("inner");
         assert!(!is_only_a_trace(kernel.parent().unwrap()), "it may be another tracer's");
-        assert!(check_outside(&inner).is_ok());
-        fs::create_dir(kernel.join(FACTS)).unwrap();
+        assert!(check_outside_traces(&inner).is_ok());
+        fs::create_dir(kernel.join(FACTS_FOLDER)).unwrap();
         assert!(is_only_a_trace(kernel.parent().unwrap()));
-        assert!(matches!(check_outside(&inner), Err(RecordError::FolderInside(..))));
+        assert!(matches!(check_outside_traces(&inner), Err(RecordError::FolderInside(..))));
         fs::write(old.join("mine"), "").unwrap();
-        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == old));
+        let refused = prepare_trace_folder(&root);
+        assert!(matches!(refused, Err(RecordError::FolderInUse(path)) if path == old));
         fs::write(root.join("mine"), "").unwrap();
-        assert!(matches!(prepare(&root), Err(RecordError::FolderInUse(path)) if path == root));
+        let refused = prepare_trace_folder(&root);
+        assert!(matches!(refused, Err(RecordError::FolderInUse(path)) if path == root));
         assert!(root.join("ust").exists() && old.join("snapshot-12").exists());
         fs::remove_dir_all(&base).unwrap();
     }
@@ -493,7 +500,7 @@ mod tests {
             assert_eq!(names(), ["trace", "trace.old"]);
         }
         // A file that was put there since stays, and no file is overwritten.
-        let prepared_folder = prepare(&root).expect("room");
+        let prepared_folder = prepare_trace_folder(&root).expect("room");
         put(&root, "3");
         drop(prepared_folder);
         assert!(root.join("ust/uid/3").exists() && old.join("ust/uid/1").exists());
@@ -514,7 +521,7 @@ mod tests {
                 std::thread::sleep(LOCK_PAUSE);
             });
             looked.wait();
-            assert!(prepare(&root).is_ok());
+            assert!(prepare_trace_folder(&root).is_ok());
         });
         fs::remove_dir_all(&base).expect("a folder");
     }
@@ -539,7 +546,7 @@ mod tests {
             put(victim.join(name));
         }
         let root = theirs.join("trace");
-        let mut prepared_folder = prepare(&root).expect("room");
+        let mut prepared_folder = prepare_trace_folder(&root).expect("room");
         assert!(theirs.join("trace.old-2").exists(), "until it is certain");
         swap();
         prepared_folder.commit();
@@ -547,7 +554,7 @@ mod tests {
         drop(prepared_folder);
         back();
         put(root.clone());
-        let prepared_folder = prepare(&root).expect("room");
+        let prepared_folder = prepare_trace_folder(&root).expect("room");
         swap();
         drop(prepared_folder);
         assert!(moved.join("trace/ust").exists() && moved.join("trace.old/ust").exists());
@@ -564,10 +571,10 @@ mod tests {
         let (made, before) = (base.join("made"), base.join("before"));
         fs::create_dir(&before).expect("a folder");
         for root in [&made, &before] {
-            drop(prepare(root).expect("room"));
+            drop(prepare_trace_folder(root).expect("room"));
         }
         assert!(!made.exists() && before.exists(), "whoever had a folder keeps it");
-        let mut prepared_folder = prepare(&made).expect("room");
+        let mut prepared_folder = prepare_trace_folder(&made).expect("room");
         prepared_folder.commit();
         drop(prepared_folder);
         assert!(made.exists());

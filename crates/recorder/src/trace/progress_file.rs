@@ -17,7 +17,7 @@ use std::path::Path;
 
 use crate::trace::folder::TraceFolder;
 
-const NAME: &str = "live";
+const FILE_NAME: &str = "live";
 
 /// The file, while a reader follows.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl ProgressFile {
             .truncate(true)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
-            .open(facts.now()?.join(NAME))?;
+            .open(facts.current_path()?.join(FILE_NAME))?;
         Ok(Self { file, facts, sequence: 0 })
     }
 
@@ -56,13 +56,13 @@ impl ProgressFile {
 
 /// Removes the file of a recorder that was killed while a reader followed: it is not written any
 /// more.
-pub(crate) fn forget(facts: &Path) {
-    let _ = fs::remove_file(facts.join(NAME));
+pub(crate) fn remove_stale_file(facts: &Path) {
+    let _ = fs::remove_file(facts.join(FILE_NAME));
 }
 
 impl Drop for ProgressFile {
     fn drop(&mut self) {
         // A file that stays is old, because it does not change.
-        let _ = self.facts.now().and_then(|facts| fs::remove_file(facts.join(NAME)));
+        let _ = self.facts.current_path().and_then(|facts| fs::remove_file(facts.join(FILE_NAME)));
     }
 }

@@ -14,7 +14,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Folder of the indexes, in that of the streams.
-const INDEXES: &str = "index";
+const INDEX_FOLDER: &str = "index";
 
 /// Returns the path of a stream's file, or of one of its files.
 pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
@@ -23,16 +23,16 @@ pub(crate) fn data_path(folder: &Path, name: &str) -> PathBuf {
 
 /// Returns the path of its index.
 pub(crate) fn index_path(folder: &Path, name: &str) -> PathBuf {
-    folder.join(INDEXES).join(format!("{name}.idx"))
+    folder.join(INDEX_FOLDER).join(format!("{name}.idx"))
 }
 
 /// Returns the name of a stream's file of this number.
-pub(crate) fn name(stem: &str, number: u64) -> String {
+pub(crate) fn numbered_file_name(stem: &str, number: u64) -> String {
     format!("{stem}.{number}")
 }
 
 /// Removes a file of a stream: first the file, then its index, which is useless without it.
-pub(crate) fn remove(folder: &Path, name: &str) -> io::Result<()> {
+pub(crate) fn remove_file_and_index(folder: &Path, name: &str) -> io::Result<()> {
     remove_if_there(&data_path(folder, name))?;
     remove_if_there(&index_path(folder, name))
 }
@@ -45,7 +45,7 @@ fn remove_if_there(path: &Path) -> io::Result<()> {
 }
 
 /// A stream's files that are there before the current one: number and size in bytes, in order.
-pub(crate) type Earlier = Vec<(u64, u64)>;
+pub(crate) type EarlierFiles = Vec<(u64, u64)>;
 
 /// Repairs the stream `stem` of a recorder that died while it wrote file `current`. Returns true if
 /// that file is there, and the earlier ones. A rotation may have been cut short: then the next file
@@ -54,31 +54,35 @@ pub(crate) type Earlier = Vec<(u64, u64)>;
 /// # Errors
 ///
 /// Also if there are later files: then this is not how far the recorder had got.
-pub(crate) fn repair(folder: &Path, stem: &str, current: u64) -> io::Result<(bool, Earlier)> {
+pub(crate) fn repair_stream(
+    folder: &Path,
+    stem: &str,
+    current: u64,
+) -> io::Result<(bool, EarlierFiles)> {
     let number = |entry: io::Result<fs::DirEntry>, end: &str| -> io::Result<Option<(u64, u64)>> {
         let entry = entry?;
         let file = entry.file_name();
         let digits = file.to_str().and_then(|it| it.strip_prefix(stem)?.strip_prefix('.'));
         let digits = digits.and_then(|it| it.strip_suffix(end));
-        let Some(number) = digits.and_then(number_of) else { return Ok(None) };
+        let Some(number) = digits.and_then(parse_file_number) else { return Ok(None) };
         Ok(Some((number, entry.metadata()?.len())))
     };
-    let numbers = |folder: &Path, end: &str| -> io::Result<Earlier> {
+    let numbers = |folder: &Path, end: &str| -> io::Result<EarlierFiles> {
         let found = fs::read_dir(folder)?.map(|entry| number(entry, end));
         found.filter_map(Result::transpose).collect()
     };
     let mut files = numbers(folder, "")?;
-    let indexes = numbers(&folder.join(INDEXES), ".idx")?;
+    let indexes = numbers(&folder.join(INDEX_FOLDER), ".idx")?;
     let next = current.saturating_add(1);
     if files.iter().any(|&(number, _)| number > next) {
         return Err(ErrorKind::InvalidData.into());
     }
     for (index, _) in indexes {
         if !files.iter().any(|&(file, _)| file == index && file <= current) {
-            remove(folder, &name(stem, index))?;
+            remove_file_and_index(folder, &numbered_file_name(stem, index))?;
         }
     }
-    remove(folder, &name(stem, next))?;
+    remove_file_and_index(folder, &numbered_file_name(stem, next))?;
     let is_there = files.iter().any(|&(number, _)| number == current);
     files.retain(|&(number, _)| number < current);
     files.sort_unstable();
@@ -86,18 +90,18 @@ pub(crate) fn repair(folder: &Path, stem: &str, current: u64) -> io::Result<(boo
 }
 
 /// Returns the greatest number of a file of the stream `stem`; `None`: it is not cut into several.
-pub(crate) fn last(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
+pub(crate) fn last_file_number(folder: &Path, stem: &str) -> io::Result<Option<u64>> {
     let mut last = None;
     for entry in fs::read_dir(folder)? {
         let file = entry?.file_name();
         let digits = file.to_str().and_then(|it| it.strip_prefix(stem)?.strip_prefix('.'));
-        last = last.max(digits.and_then(number_of));
+        last = last.max(digits.and_then(parse_file_number));
     }
     Ok(last)
 }
 
-/// Parses a number in the format of [`name`].
-fn number_of(digits: &str) -> Option<u64> {
+/// Parses a number in the format of [`numbered_file_name`].
+fn parse_file_number(digits: &str) -> Option<u64> {
     let number: u64 = digits.parse().ok()?;
     (number.to_string() == digits).then_some(number)
 }
@@ -108,9 +112,9 @@ mod tests {
 
     use super::*;
 
-    fn folder(files: &[&str], indexes: &[&str]) -> TemporaryFolder {
+    fn make_stream_folder(files: &[&str], indexes: &[&str]) -> TemporaryFolder {
         let folder = TemporaryFolder::new();
-        fs::create_dir(folder.join(INDEXES)).expect("a folder");
+        fs::create_dir(folder.join(INDEX_FOLDER)).expect("a folder");
         for name in files {
             fs::write(data_path(folder.path(), name), "12345").expect("a file");
         }
@@ -124,10 +128,10 @@ mod tests {
         let names = |folder: &Path| {
             let entries = fs::read_dir(folder).expect("a folder").flatten();
             let names = entries.map(|entry| entry.file_name().into_string().expect("a name"));
-            names.filter(|name| name != INDEXES).collect::<Vec<_>>()
+            names.filter(|name| name != INDEX_FOLDER).collect::<Vec<_>>()
         };
         let mut all = names(folder.path());
-        all.extend(names(&folder.join(INDEXES)));
+        all.extend(names(&folder.join(INDEX_FOLDER)));
         all.sort();
         all
     }
@@ -138,8 +142,8 @@ mod tests {
         let mut files = vec!["a_1.3", "a_1.2", "a_1.10", "a_1.11"];
         files.extend(of_others);
         // The next file was begun; of an old one only the index is left.
-        let folder = folder(&files, &["a_1.1", "a_1.2", "a_1.3", "a_1.10", "a_1.11"]);
-        let (is_there, earlier) = repair(folder.path(), "a_1", 10).expect("a stream");
+        let folder = make_stream_folder(&files, &["a_1.1", "a_1.2", "a_1.3", "a_1.10", "a_1.11"]);
+        let (is_there, earlier) = repair_stream(folder.path(), "a_1", 10).expect("a stream");
         assert_eq!((is_there, earlier), (true, vec![(2, 5), (3, 5)]));
         let mut left = vec!["a_1.2", "a_1.3", "a_1.10", "a_1.2.idx", "a_1.3.idx", "a_1.10.idx"];
         left.extend(of_others);
@@ -150,12 +154,13 @@ mod tests {
     #[test]
     fn progress_that_is_not_of_these_files_removes_none() {
         let files = ["a_1.3", "a_1.4", "a_1.5"];
-        let folder = folder(&files, &[]);
+        let folder = make_stream_folder(&files, &[]);
         for current in [0, 3] {
-            let refused = repair(folder.path(), "a_1", current).expect_err("later ones are there");
+            let refused =
+                repair_stream(folder.path(), "a_1", current).expect_err("later ones are there");
             assert_eq!(refused.kind(), ErrorKind::InvalidData);
         }
-        let (is_there, earlier) = repair(folder.path(), "a_1", u64::MAX).expect("a stream");
+        let (is_there, earlier) = repair_stream(folder.path(), "a_1", u64::MAX).expect("a stream");
         assert_eq!((is_there, earlier.len()), (false, 3));
         assert_eq!(files_in(&folder), files);
     }

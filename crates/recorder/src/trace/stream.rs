@@ -5,8 +5,8 @@
 //! progress. So a recorder that is killed in between leaves bytes after the stream's end, which
 //! recovery overwrites, and no packet is there twice. If the packet does not fit any more, the
 //! oldest files are removed first, so that their number never exceeds the limit. Then the next file
-//! is made; it belongs to the stream once a packet is in it. [`rotation::repair`] handles the
-//! remains of a recorder killed in between.
+//! is made; it belongs to the stream once a packet is in it. [`rotation::repair_stream`] handles
+//! the remains of a recorder killed in between.
 
 use std::collections::VecDeque;
 use std::fs::{self, File};
@@ -31,7 +31,7 @@ pub(crate) struct Stream {
     /// The one that is written.
     current: DataFile,
     /// The files of a stream that has several.
-    ring: Option<Ring>,
+    ring: Option<FileRing>,
     id: StreamId,
     /// Number of lost events, as reported by the latest packet.
     pub(crate) discarded: u64,
@@ -55,12 +55,12 @@ struct DataFile {
     /// Events in them that this process wrote.
     events: u64,
     /// The last packet with events, if this process wrote it.
-    last: Option<Last>,
+    last: Option<LastPacket>,
 }
 
 /// A packet at the end of a file, and how much is before it.
 #[derive(Debug, Clone, Copy)]
-struct Last {
+struct LastPacket {
     bytes: u64,
     packets: u64,
     /// Events in it.
@@ -69,7 +69,7 @@ struct Last {
 
 /// The state of a stream in several files, in addition to the file that is written.
 #[derive(Debug)]
-struct Ring {
+struct FileRing {
     place: Arc<TraceFolder>,
     /// Prefix of the files' names.
     stem: String,
@@ -77,14 +77,14 @@ struct Ring {
     /// Number of the current file.
     number: u64,
     /// Earlier files, the oldest first.
-    earlier: VecDeque<Earlier>,
+    earlier: VecDeque<EarlierFile>,
     /// Events in files that were deleted, as far as this process wrote them.
     deleted: u64,
 }
 
 /// A file that is full.
 #[derive(Debug, Clone, Copy)]
-struct Earlier {
+struct EarlierFile {
     number: u64,
     bytes: u64,
     events: u64,
@@ -118,7 +118,7 @@ pub(crate) struct Packet {
 /// Returns the bounds in the window, into which any process of the user may have written others.
 /// They are at least those that the existing files satisfy, so that a new packet does not remove
 /// files at once.
-fn at_least(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
+fn widen_bounds(bounds: Tracefiles, earlier: &[(u64, u64)], current_bytes: u64) -> Tracefiles {
     let Tracefiles { size_bytes, count } = bounds;
     let all = earlier.iter().map(|&(_, bytes)| bytes).chain([current_bytes]);
     let largest = all.max().unwrap_or(0);
@@ -141,10 +141,10 @@ impl Stream {
         id: StreamId,
         begin_ts: u64,
     ) -> io::Result<Self> {
-        let ring = bounds.is_bounded().then(|| Ring::new(place, name, bounds));
+        let ring = bounds.is_bounded().then(|| FileRing::new(place, name, bounds));
         let name = ring.as_ref().map_or_else(|| name.to_owned(), |ring| ring.name(ring.number));
         let mut stream = Self {
-            current: DataFile::create(&place.now()?, &name)?,
+            current: DataFile::create(&place.current_path()?, &name)?,
             ring,
             id,
             discarded: 0,
@@ -156,7 +156,7 @@ impl Stream {
         let packet = Packet { begin_ts, end_ts: begin_ts, discarded: 0, missing: 0, events: 0 };
         if let Err(error) = stream.append(&mut empty, &packet) {
             // A stream without packets is none.
-            let _ = rotation::remove(&place.now()?, &name);
+            let _ = rotation::remove_file_and_index(&place.current_path()?, &name);
             return Err(error);
         }
         Ok(stream)
@@ -172,20 +172,21 @@ impl Stream {
         id: StreamId,
         drained: &Drained,
     ) -> io::Result<Option<Self>> {
-        let folder = place.now()?;
+        let folder = place.current_path()?;
         let Some(number) = drained.file.checked_sub(1) else {
             let (current, last) = DataFile::reopen(&folder, name, drained)?;
             return Ok(Some(Self::continue_from(current, None, id, &last)));
         };
-        let (is_there, earlier) = rotation::repair(&folder, name, number)?;
+        let (is_there, earlier) = rotation::repair_stream(&folder, name, number)?;
         if !is_there && bounds.count == 1 && earlier.is_empty() {
             return Ok(None);
         }
-        let mut ring = Ring::new(place, name, at_least(bounds, &earlier, drained.file_bytes));
+        let mut ring =
+            FileRing::new(place, name, widen_bounds(bounds, &earlier, drained.file_bytes));
         ring.number = number;
         let earlier = earlier.into_iter();
         ring.earlier =
-            earlier.map(|(number, bytes)| Earlier { number, bytes, events: 0 }).collect();
+            earlier.map(|(number, bytes)| EarlierFile { number, bytes, events: 0 }).collect();
         let (current, last) = DataFile::reopen(&folder, &ring.name(number), drained)?;
         Ok(Some(Self::continue_from(current, Some(ring), id, &last)))
     }
@@ -193,7 +194,7 @@ impl Stream {
     /// Makes a stream whose last packet has this entry in its index.
     fn continue_from(
         current: DataFile,
-        ring: Option<Ring>,
+        ring: Option<FileRing>,
         id: StreamId,
         last: &[u8; INDEX_ENTRY_BYTES],
     ) -> Self {
@@ -242,7 +243,7 @@ impl Stream {
         let fields = PacketFields {
             stream_id: self.id.class,
             stream_instance_id: self.id.instance,
-            timestamp_begin: self.begin_of(packet),
+            timestamp_begin: self.packet_begin_ts(packet),
             timestamp_end: packet.end_ts,
             content_bytes: content as u64,
             packet_bytes: bytes.len() as u64,
@@ -264,7 +265,7 @@ impl Stream {
         if packet.events > 0 {
             let DataFile { bytes, packets, .. } = self.current;
             let (bytes, packets) = (bytes - fields.packet_bytes, packets - 1);
-            self.current.last = Some(Last { bytes, packets, events: packet.events });
+            self.current.last = Some(LastPacket { bytes, packets, events: packet.events });
         }
         self.next_sequence = sequence.wrapping_add(1);
         self.discarded = fields.events_discarded;
@@ -277,7 +278,7 @@ impl Stream {
     /// there is no space, or it would take another file, the stream stays as it is.
     pub(crate) fn extend(&mut self, end_ts: u64) {
         const EMPTY_BYTES: usize = PACKET_HEADER_BYTES.next_multiple_of(ALIGNMENT_BYTES);
-        let is_full = |ring: &Ring| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
+        let is_full = |ring: &FileRing| ring.bounds.is_full(self.current.bytes, EMPTY_BYTES as u64);
         if end_ts <= self.end_ts || self.ring.as_ref().is_some_and(is_full) {
             return;
         }
@@ -288,14 +289,14 @@ impl Stream {
     }
 
     /// Returns the bytes from the last packet with events on, if it is known.
-    pub(crate) fn last_bytes(&self) -> Option<u64> {
+    pub(crate) fn last_packet_bytes(&self) -> Option<u64> {
         Some(self.current.bytes - self.current.last?.bytes)
     }
 
-    /// Cuts off the packet of [`Self::last_bytes`]; returns the number of its events.
-    pub(crate) fn cut_last(&mut self) -> Option<u64> {
+    /// Cuts off the packet of [`Self::last_packet_bytes`]; returns the number of its events.
+    pub(crate) fn cut_last_packet(&mut self) -> Option<u64> {
         let Self { current, next_sequence, .. } = self;
-        let Last { bytes, packets, events } = current.last.take()?;
+        let LastPacket { bytes, packets, events } = current.last.take()?;
         let index_bytes = INDEX_HEADER_BYTES as u64 + packets * INDEX_ENTRY_BYTES as u64;
         current.index.set_len(index_bytes).and_then(|()| current.file.set_len(bytes)).ok()?;
         *next_sequence = next_sequence.wrapping_sub(current.packets - packets);
@@ -309,7 +310,7 @@ impl Stream {
     /// Returns the time at which a packet begins. babeltrace2 sorts the packets of several files by
     /// their begin, and packets with the same begin wrongly. The next packet begins when this one
     /// ends: so one without a length begins a nanosecond earlier, if it can.
-    fn begin_of(&self, packet: &Packet) -> u64 {
+    fn packet_begin_ts(&self, packet: &Packet) -> u64 {
         let earlier = packet.begin_ts.saturating_sub(1);
         let is_point = packet.begin_ts == packet.end_ts;
         let is_free = earlier >= self.end_ts && earlier > self.begin_ts;
@@ -386,14 +387,14 @@ impl DataFile {
     }
 }
 
-impl Ring {
+impl FileRing {
     fn new(place: &Arc<TraceFolder>, stem: &str, bounds: Tracefiles) -> Self {
         let (place, stem) = (Arc::clone(place), stem.to_owned());
         Self { place, stem, bounds, number: 0, earlier: VecDeque::new(), deleted: 0 }
     }
 
     fn name(&self, number: u64) -> String {
-        rotation::name(&self.stem, number)
+        rotation::numbered_file_name(&self.stem, number)
     }
 
     /// Writes a packet into a file of its own, which becomes the current one. If it cannot be
@@ -404,12 +405,12 @@ impl Ring {
         bytes: &[u8],
         fields: &PacketFields,
     ) -> io::Result<()> {
-        let folder = self.place.now()?;
+        let folder = self.place.current_path()?;
         let mut surplus = self.bounds.surplus(self.earlier.len() as u64 + 1);
         while surplus > 0
             && let Some(&oldest) = self.earlier.front()
         {
-            rotation::remove(&folder, &self.name(oldest.number))?;
+            rotation::remove_file_and_index(&folder, &self.name(oldest.number))?;
             self.deleted = self.deleted.saturating_add(oldest.events);
             self.earlier.pop_front();
             surplus -= 1;
@@ -417,7 +418,7 @@ impl Ring {
         let before = self.number;
         if surplus > 0 {
             // There is to be one only.
-            rotation::remove(&folder, &self.name(before))?;
+            rotation::remove_file_and_index(&folder, &self.name(before))?;
             // Its room is needed, and we have it open.
             current.file.set_len(0)?;
         }
@@ -430,7 +431,7 @@ impl Ring {
             Ok(file) => std::mem::replace(current, file),
             Err(error) => {
                 // A partial file takes space that is missing.
-                let _ = rotation::remove(&folder, &next);
+                let _ = rotation::remove_file_and_index(&folder, &next);
                 return Err(error);
             }
         };
@@ -438,7 +439,7 @@ impl Ring {
         match surplus {
             0 => {
                 let DataFile { bytes, events, .. } = full;
-                self.earlier.push_back(Earlier { number: before, bytes, events });
+                self.earlier.push_back(EarlierFile { number: before, bytes, events });
             }
             _ => self.deleted = self.deleted.saturating_add(full.events),
         }
@@ -452,10 +453,12 @@ impl Ring {
 /// In a stream of several files, the last one that exists: a rotation that was cut short loses the
 /// events in memory.
 pub(crate) fn is_progress_in(folder: &Path, stem: &str, drained: &Drained) -> bool {
-    let name = match (rotation::last(folder, stem), drained.file) {
+    let name = match (rotation::last_file_number(folder, stem), drained.file) {
         (Ok(None), 0) => stem.to_owned(),
         (Ok(None), _) if drained.packets == 0 && drained.file_bytes == 0 => stem.to_owned(),
-        (Ok(Some(last)), file) if file.checked_sub(1) == Some(last) => rotation::name(stem, last),
+        (Ok(Some(last)), file) if file.checked_sub(1) == Some(last) => {
+            rotation::numbered_file_name(stem, last)
+        }
         _ => return false,
     };
     let open =

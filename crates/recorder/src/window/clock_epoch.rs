@@ -5,7 +5,7 @@ use trackway_ring::claim::Claim;
 use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Plan, Region};
 use trackway_sys::clock::monotonic_ns;
-use trackway_sys::thread::{rseq_area, tid};
+use trackway_sys::thread::{current_tid, rseq_area};
 use trackway_window::{MappedMemory, SessionLayout, WriterPath};
 
 use crate::window::cpus;
@@ -13,25 +13,30 @@ use crate::window::handle::WindowHandle;
 use crate::window::slot::Slot;
 
 /// Number of attempts to switch on a CPU whose writers are quick.
-const TRIES: usize = 100;
+const SWITCH_TRIES_MAX: usize = 100;
 /// Bytes that a switch copies, rounded up to words, with the following ones.
 const SWITCH_BYTES: usize = trackway_abi::region::SUB_HEADER_BYTES;
 
 /// Opens a sub-buffer of `epoch` in every region in use. If there is no space, the next one that a
 /// writer opens belongs to the new epoch.
-pub(crate) fn switch_all(handle: &WindowHandle, slot: &Slot, layout: &SessionLayout, epoch: u64) {
+pub(crate) fn switch_regions(
+    handle: &WindowHandle,
+    slot: &Slot,
+    layout: &SessionLayout,
+    epoch: u64,
+) {
     let window = *handle.window();
     // A recorder killed in here must be proved dead like any claimer.
-    let me = window.enter_process(&trackway_sys::process::identity());
-    cpus::visit(|cpu| {
+    let me = window.enter_process(&trackway_sys::process::current_identity());
+    cpus::visit_all_with(|cpu| {
         if let Some(region) = layout.region(&window, cpu, WriterPath::Sequence) {
-            switch_sequence(handle, slot, region, cpu, epoch);
+            switch_sequence_region(handle, slot, region, cpu, epoch);
         }
         for which in [WriterPath::Claim(0), WriterPath::Claim(1)] {
             let Some(region) = layout.region(&window, cpu, which) else { continue };
-            let owner = me.owner_word(tid());
+            let owner = me.owner_word(current_tid());
             let Some(claim) = Claim::take(region, owner) else { continue };
-            if let Some((plan, header)) = plan(handle, region, epoch) {
+            if let Some((plan, header)) = plan_region_switch(handle, region, epoch) {
                 // SAFETY: the header has space for whole words; `plan` bounded its place.
                 unsafe {
                     claim.commit(&plan, &MappedMemory(window), header.as_ptr(), SWITCH_BYTES);
@@ -41,7 +46,7 @@ pub(crate) fn switch_all(handle: &WindowHandle, slot: &Slot, layout: &SessionLay
     });
 }
 
-fn switch_sequence(
+fn switch_sequence_region(
     handle: &WindowHandle,
     slot: &Slot,
     region: Region<'static>,
@@ -59,8 +64,8 @@ fn switch_sequence(
         generation: generation.as_ptr(),
         expected: generation.load(std::sync::atomic::Ordering::Relaxed),
     };
-    for _ in 0..TRIES {
-        let Some((plan, header)) = plan(handle, region, epoch) else { return };
+    for _ in 0..SWITCH_TRIES_MAX {
+        let Some((plan, header)) = plan_region_switch(handle, region, epoch) else { return };
         let target = handle.window().base().wrapping_add(plan.at as usize);
         let bytes = Bytes { target, source: header.as_ptr(), count: SWITCH_BYTES };
         // SAFETY: the header has space for whole words; `plan` bounded the place; the generation is
@@ -72,7 +77,7 @@ fn switch_sequence(
 }
 
 /// Plans the switch of a region that is in use, at a place that is backed.
-fn plan(
+fn plan_region_switch(
     handle: &WindowHandle,
     region: Region<'static>,
     epoch: u64,

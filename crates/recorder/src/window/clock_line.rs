@@ -4,10 +4,10 @@ use std::sync::atomic::{Ordering, fence};
 
 use trackway_abi::session::Clock;
 use trackway_session::{Line, Reading};
-use trackway_sys::clock::{monotonic_ns, tsc};
+use trackway_sys::clock::{monotonic_ns, read_tsc};
 
 /// Number of samples, of which the tightest counts.
-const LOOKS: usize = 20;
+const SAMPLES: usize = 20;
 
 /// Returns true if the processor's counter runs at one speed, in all states of sleep.
 pub(crate) fn counter_is_invariant() -> bool {
@@ -23,20 +23,20 @@ pub(crate) fn counter_is_invariant() -> bool {
 }
 
 /// Reads the clock between two readings of the counter, the tightest of several.
-pub(crate) fn read() -> Reading {
+pub(crate) fn read_clock() -> Reading {
     let look = || {
-        let before = tsc();
+        let before = read_tsc();
         let ns = monotonic_ns();
-        let width = tsc().wrapping_sub(before);
+        let width = read_tsc().wrapping_sub(before);
         Reading { tsc: before.wrapping_add(width / 2), ns, width }
     };
-    (1..LOOKS)
+    (1..SAMPLES)
         .map(|_| look())
         .fold(look(), |best, one| if one.width < best.width { one } else { best })
 }
 
 /// Publishes `line` (`None`: writers read the system's clock) and the epoch.
-pub(crate) fn publish(clock: &Clock, line: Option<Line>, epoch: u64) {
+pub(crate) fn publish_line(clock: &Clock, line: Option<Line>, epoch: u64) {
     let line = line.unwrap_or(Line { base_tsc: 0, multiplier: 0, base_ns: 0, span: 0 });
     // Odd, whatever a dead recorder left.
     let sequence = clock.sequence.load(Ordering::Relaxed) | 1;

@@ -15,36 +15,37 @@ const CPUS_MAX: u32 = 8192;
 const TEST_VARIABLE: &str = "TRACKWAY_TEST_CPUS";
 
 /// Returns the number of CPUs that the machine could ever have: ids are below it.
-pub(crate) fn possible() -> u32 {
-    let found =
-        ids("/sys/devices/system/cpu/possible").last().map_or_else(fallback, |last| last + 1);
+pub(crate) fn possible_cpu_count() -> u32 {
+    let found = read_cpu_list("/sys/devices/system/cpu/possible")
+        .last()
+        .map_or_else(available_cpu_count, |last| last + 1);
     let claimed = std::env::var(TEST_VARIABLE).ok().and_then(|text| text.parse().ok());
     claimed.unwrap_or(0).clamp(found, CPUS_MAX)
 }
 
 /// Returns the CPUs that are online.
-pub(crate) fn online() -> Vec<u32> {
-    let online = ids("/sys/devices/system/cpu/online");
-    if online.is_empty() { (0..fallback()).collect() } else { online }
+pub(crate) fn online_cpus() -> Vec<u32> {
+    let online = read_cpu_list("/sys/devices/system/cpu/online");
+    if online.is_empty() { (0..available_cpu_count()).collect() } else { online }
 }
 
 /// Returns the CPUs that are present, online or not.
-pub(crate) fn present() -> Vec<u32> {
-    let present = ids("/sys/devices/system/cpu/present");
-    if present.is_empty() { online() } else { present }
+pub(crate) fn present_cpus() -> Vec<u32> {
+    let present = read_cpu_list("/sys/devices/system/cpu/present");
+    if present.is_empty() { online_cpus() } else { present }
 }
 
-fn fallback() -> u32 {
+fn available_cpu_count() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| count.get() as u32)
 }
 
 /// Reads CPU ids from a file in the kernel's list format: `0-3,8,10-11`.
-fn ids(path: &str) -> Vec<u32> {
-    std::fs::read_to_string(path).map(|text| parse_ids(&text)).unwrap_or_default()
+fn read_cpu_list(path: &str) -> Vec<u32> {
+    std::fs::read_to_string(path).map(|text| parse_cpu_list(&text)).unwrap_or_default()
 }
 
 /// Parses a user's list of CPUs, all of which must be present.
-pub(crate) fn chosen(list: &str) -> Result<Vec<u32>, RecordError> {
+pub(crate) fn parse_user_cpus(list: &str) -> Result<Vec<u32>, RecordError> {
     let failed = |why: String| RecordError::Kernel(format!("--cpu {list}: {why}"), None);
     let is_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -54,14 +55,14 @@ pub(crate) fn chosen(list: &str) -> Result<Vec<u32>, RecordError> {
         let (why, hint) = ("it is no list of CPUs", "as in --cpu 0,2-3".to_owned());
         return Err(RecordError::Kernel(format!("--cpu {list}: {why}"), Some(hint)));
     }
-    let (chosen, online) = (parse_ids(list), online());
+    let (chosen, online) = (parse_cpu_list(list), online_cpus());
     match chosen.iter().find(|cpu| !online.contains(cpu)) {
         Some(cpu) => Err(failed(format!("there is no CPU {cpu}"))),
         None => Ok(chosen),
     }
 }
 
-fn parse_ids(text: &str) -> Vec<u32> {
+fn parse_cpu_list(text: &str) -> Vec<u32> {
     let mut ids = Vec::new();
     for range in text.trim().split(',') {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
@@ -75,18 +76,18 @@ fn parse_ids(text: &str) -> Vec<u32> {
 /// Runs once on every CPU that is online, then where it ran before. Returns false if a cpuset(7)
 /// withholds a CPU, where old sequences may still be alive.
 pub(crate) fn visit_all() -> bool {
-    visit(|_| ())
+    visit_all_with(|_| ())
 }
 
 /// Calls `visitor` on every CPU that is online; returns true if all could be visited.
-pub(crate) fn visit(visitor: impl FnMut(u32)) -> bool {
-    visit_each(&online(), visitor)
+pub(crate) fn visit_all_with(visitor: impl FnMut(u32)) -> bool {
+    visit_each(&online_cpus(), visitor)
 }
 
 /// Runs once on each of these CPUs, as far as they are online, then where it ran before. Returns
 /// true if all could be visited.
-pub(crate) fn visit_these(cpus: &[u32]) -> bool {
-    let online = online();
+pub(crate) fn visit_cpus(cpus: &[u32]) -> bool {
+    let online = online_cpus();
     let cpus: Vec<u32> = cpus.iter().copied().filter(|cpu| online.contains(cpu)).collect();
     visit_each(&cpus, |_| ())
 }
@@ -98,7 +99,7 @@ fn visit_each(cpus: &[u32], mut visitor: impl FnMut(u32)) -> bool {
         match CpuSet::only(cpu).apply() {
             Ok(()) => visitor(cpu),
             // It went offline in between: no thread runs there.
-            Err(Errno(libc::EINVAL)) if !online().contains(&cpu) => {}
+            Err(Errno(libc::EINVAL)) if !online_cpus().contains(&cpu) => {}
             Err(_) => complete = false,
         }
     }
@@ -113,21 +114,21 @@ mod tests {
 
     #[test]
     fn cpu_lists_are_read() {
-        assert_eq!(parse_ids("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
-        assert_eq!(parse_ids("0\n"), [0]);
-        assert_eq!(parse_ids("x,3-"), Vec::<u32>::new());
-        assert_eq!(chosen("0").expect("it is there"), [0]);
+        assert_eq!(parse_cpu_list("0-3,8,10-11\n"), [0, 1, 2, 3, 8, 10, 11]);
+        assert_eq!(parse_cpu_list("0\n"), [0]);
+        assert_eq!(parse_cpu_list("x,3-"), Vec::<u32>::new());
+        assert_eq!(parse_user_cpus("0").expect("it is there"), [0]);
         for wrong in ["", "0,", "1-0", "a", "0-4000000000", "8191"] {
-            assert!(chosen(wrong).is_err(), "{wrong}");
+            assert!(parse_user_cpus(wrong).is_err(), "{wrong}");
         }
-        assert!(parse_ids("0-4000000000").len() <= CPUS_MAX as usize);
+        assert!(parse_cpu_list("0-4000000000").len() <= CPUS_MAX as usize);
     }
 
     #[test]
     fn every_cpu_is_visited() {
         let mut visited = Vec::new();
-        if visit(|cpu| visited.push((cpu, trackway_sys::thread::cpu()))) {
-            assert_eq!(visited.len(), online().len());
+        if visit_all_with(|cpu| visited.push((cpu, trackway_sys::thread::current_cpu()))) {
+            assert_eq!(visited.len(), online_cpus().len());
             assert!(visited.iter().all(|(wanted, got)| wanted == got));
         }
     }

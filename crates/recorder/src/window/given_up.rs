@@ -11,18 +11,18 @@ use crate::window::shared_text;
 
 /// A recording that was given up for a new one.
 #[derive(Debug)]
-pub(crate) enum GivenUp {
+pub(crate) enum GivenUpRecording {
     /// A recording of the window's user, into this folder.
     Own(PathBuf),
     /// A session over several users in one user's window, recorded by the user with this id.
     Part(u32),
 }
 
-impl GivenUp {
+impl GivenUpRecording {
     /// Describes `session`. Only the recorder's user can read the path of a trace over several
     /// users.
     pub(crate) fn of(session: &Session) -> Self {
-        let folder = shared_text::path_of(session);
+        let folder = shared_text::trace_path_of(session);
         match folder.as_os_str().is_empty() {
             true => Self::Part(session.uid.load(Ordering::Relaxed)),
             false => Self::Own(folder),
@@ -30,7 +30,7 @@ impl GivenUp {
     }
 }
 
-impl core::fmt::Display for GivenUp {
+impl core::fmt::Display for GivenUpRecording {
     fn fmt(&self, formatter: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::Own(folder) => {
@@ -46,7 +46,7 @@ impl core::fmt::Display for GivenUp {
 }
 
 /// Reports the recordings that were given up for a new one.
-pub(crate) fn report(handle: &WindowHandle, notices: &Notices) {
+pub(crate) fn report_given_up(handle: &WindowHandle, notices: &Notices) {
     for recording in handle.given_up.take() {
         notices.report(format_args!("gave up {recording}: all {SESSIONS_MAX} places were taken"));
     }

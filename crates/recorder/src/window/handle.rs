@@ -16,15 +16,15 @@ use trackway_window::{Allocator, NAME_BYTES, OpenError, Window, window_name};
 
 use crate::error::RecordError;
 use crate::notices::Notices;
-use crate::window::given_up::GivenUp;
+use crate::window::given_up::GivenUpRecording;
 
 /// Environment variable with the folder of the window, instead of /dev/shm; the library in traced
 /// programs uses it, too.
 const FOLDER_VARIABLE: &str = "TRACKWAY_WINDOW_DIR";
-const FOLDER: &str = "/dev/shm";
+const DEFAULT_FOLDER: &str = "/dev/shm";
 
 /// Longest wait for a process that has another user's window locked, in ns.
-const OTHERS_PATIENCE_NS: u64 = 50_000_000;
+const OTHER_USER_LOCK_WAIT_NS: u64 = 50_000_000;
 
 /// A user's window, with the state that a recorder needs for it.
 #[derive(Debug)]
@@ -41,14 +41,14 @@ pub struct WindowHandle {
     file: (u64, u64),
     guard: Guard,
     /// Recordings that were given up for lack of slots, and not reported yet.
-    pub(crate) given_up: RefCell<Vec<GivenUp>>,
+    pub(crate) given_up: RefCell<Vec<GivenUpRecording>>,
 }
 
 impl WindowHandle {
     /// Opens the calling user's window. Makes it if there is none, and replaces one that is
     /// unusable, with a notice.
     pub fn open_or_make(notices: &Notices) -> Result<Self, RecordError> {
-        let folder = folder();
+        let folder = window_folder();
         match Self::open_in(&folder, true) {
             Err(RecordError::Window(path, OpenError::Truncated | OpenError::NotAWindow)) => {
                 let aside = set_aside(&path)?;
@@ -65,7 +65,7 @@ impl WindowHandle {
 
     /// Opens the calling user's window, if there is one.
     pub fn open() -> Result<Option<Self>, RecordError> {
-        match Self::open_in(&folder(), false) {
+        match Self::open_in(&window_folder(), false) {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
             other => other.map(Some),
         }
@@ -86,10 +86,10 @@ impl WindowHandle {
         uid: u32,
         inspect: impl FnOnce(&Window) -> T,
     ) -> Result<Option<T>, RecordError> {
-        if uid == crate::common::user::user() {
+        if uid == crate::common::user::effective_uid() {
             return Self::inspect(inspect);
         }
-        match Self::open_for(&folder(), uid, false) {
+        match Self::open_for(&window_folder(), uid, false) {
             Err(RecordError::Window(_, OpenError::Absent)) => Ok(None),
             opened => {
                 let handle = opened?;
@@ -102,14 +102,14 @@ impl WindowHandle {
 
     /// Opens (with `create`: or makes) the calling user's window in `folder`.
     pub fn open_in(folder: &Path, create: bool) -> Result<Self, RecordError> {
-        Self::open_for(folder, crate::common::user::user(), create)
+        Self::open_for(folder, crate::common::user::effective_uid(), create)
     }
 
     /// Opens the window of user `uid`. For another user's window, waits for the lock are short: see
-    /// [`Self::limit_patience`].
+    /// [`Self::limit_lock_wait`].
     pub(crate) fn open_for(folder: &Path, uid: u32, create: bool) -> Result<Self, RecordError> {
         let fail = |error| RecordError::Window(folder.to_owned(), error);
-        let path = path_of(folder, uid)?;
+        let path = window_path(folder, uid)?;
         let c_string = |path: &Path| CString::new(path.as_os_str().as_bytes());
         let folder_name = c_string(folder).map_err(|_| fail(OpenError::PathTooLong))?;
         let name = c_string(&path).map_err(|_| fail(OpenError::PathTooLong))?;
@@ -126,7 +126,7 @@ impl WindowHandle {
             guard,
             given_up: RefCell::default(),
         };
-        handle.limit_patience();
+        handle.limit_lock_wait();
         Ok(handle)
     }
 
@@ -171,7 +171,7 @@ impl WindowHandle {
 
     /// Returns true if its file is the one that programs find. A file that cannot be checked counts
     /// as present.
-    pub(crate) fn is_where_it_was(&self) -> bool {
+    pub(crate) fn is_current_file(&self) -> bool {
         match std::fs::symlink_metadata(&self.path) {
             Ok(status) => (status.dev(), status.ino()) == self.file,
             Err(error) => error.kind() != ErrorKind::NotFound,
@@ -180,9 +180,9 @@ impl WindowHandle {
 
     /// Limits waits for a process that has another user's window locked: that user must not be able
     /// to delay the recorder's other work.
-    pub(crate) fn limit_patience(&self) {
-        if self.uid != crate::common::user::user() {
-            self.allocator.limit_patience(OTHERS_PATIENCE_NS);
+    pub(crate) fn limit_lock_wait(&self) {
+        if self.uid != crate::common::user::effective_uid() {
+            self.allocator.limit_patience(OTHER_USER_LOCK_WAIT_NS);
         }
     }
 
@@ -197,7 +197,7 @@ impl WindowHandle {
     /// before they shorten it. So the file is as long as the lesser of the lengths published before
     /// and after the check; unless it was shortened and lengthened in between, which does not
     /// happen twice in a row.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_full_length(&self) -> bool {
         let is_long_enough = || {
             let before = self.window().usable_bytes();
             let status = self.allocator.file().status();
@@ -217,7 +217,7 @@ impl Drop for WindowHandle {
 }
 
 /// Returns the path of user `uid`'s window in `folder`.
-pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
+pub(crate) fn window_path(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
     let fail = |error| RecordError::Window(folder.to_owned(), error);
     let mut name = [0; NAME_BYTES];
     // In a user namespace the folder is shared with users outside, whose names count.
@@ -228,8 +228,8 @@ pub(crate) fn path_of(folder: &Path, uid: u32) -> Result<PathBuf, RecordError> {
 }
 
 /// Returns the folder that the window lies in.
-pub(crate) fn folder() -> PathBuf {
-    std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(FOLDER), PathBuf::from)
+pub(crate) fn window_folder() -> PathBuf {
+    std::env::var_os(FOLDER_VARIABLE).map_or_else(|| PathBuf::from(DEFAULT_FOLDER), PathBuf::from)
 }
 
 fn set_aside(path: &Path) -> Result<PathBuf, RecordError> {

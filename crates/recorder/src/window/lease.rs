@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 
 use trackway_abi::session::Session;
-use trackway_sys::process::{Identity, Life, identity, life_of, pid_namespace};
+use trackway_sys::process::{Identity, Life, current_identity, life_of, pid_namespace};
 use trackway_window::lease_is_over;
 
 /// Duration of a lease, in ns.
@@ -30,8 +30,8 @@ pub(crate) fn renewal_period_ns() -> u64 {
 }
 
 /// Enters this process as the session's recorder; the moment at which it did.
-pub(crate) fn sign(session: &Session) -> u64 {
-    let who = identity();
+pub(crate) fn register_recorder(session: &Session) -> u64 {
+    let who = current_identity();
     session.recorder_pid.store(who.pid, Ordering::Relaxed);
     session.recorder_pid_namespace.store(who.pid_namespace, Ordering::Relaxed);
     session.recorder_since_ns.store(who.since_ns, Ordering::Relaxed);
@@ -99,12 +99,12 @@ mod tests {
         }
         // It is an hour earlier where that recorder is.
         let earlier = trackway_session::Line {
-            base_tsc: trackway_sys::clock::tsc(),
+            base_tsc: trackway_sys::clock::read_tsc(),
             multiplier: 1 << 31,
             base_ns: now.saturating_sub(3_600_000_000_000),
             span: 1,
         };
-        crate::window::clock_line::publish(&session.clock, Some(earlier), 0);
+        crate::window::clock_line::publish_line(&session.clock, Some(earlier), 0);
         assert!(!recorder_is_dead(session));
         session.clock.sequence.fetch_or(1, Ordering::Relaxed);
         assert!(recorder_is_dead(session));

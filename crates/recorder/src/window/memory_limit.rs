@@ -9,26 +9,26 @@ use std::fs;
 use std::path::Path;
 
 /// Mount point of cgroups.
-const ROOT: &str = "/sys/fs/cgroup";
+const CGROUP_ROOT: &str = "/sys/fs/cgroup";
 /// Most levels of groups that are checked.
 const LEVELS_MAX: usize = 32;
 /// Share of the limit that is left to the rest of the group: one part in so many.
-const SLACK: u64 = 8;
+const RESERVED_SHARE: u64 = 8;
 
 /// Names of the files of one version.
-struct Files {
+struct LimitFiles {
     limit: &'static str,
     usage: &'static str,
     /// Lines of memory.stat: pages of files, which the kernel takes back when it needs memory.
     reclaimable: [&'static str; 2],
 }
 
-const VERSION_1: Files = Files {
+const VERSION_1: LimitFiles = LimitFiles {
     limit: "memory.limit_in_bytes",
     usage: "memory.usage_in_bytes",
     reclaimable: ["total_inactive_file", "total_active_file"],
 };
-const VERSION_2: Files = Files {
+const VERSION_2: LimitFiles = LimitFiles {
     limit: "memory.max",
     usage: "memory.current",
     reclaimable: ["inactive_file", "active_file"],
@@ -38,17 +38,18 @@ const VERSION_2: Files = Files {
 /// process, nor that of the machine, whose memory may be less than a file system in it may take.
 pub(crate) fn headroom_bytes() -> u64 {
     let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
-    let of_machine = fs::read_to_string("/proc/meminfo").ok().and_then(|text| left_by(&text));
-    headroom_below(Path::new(ROOT), &membership).min(of_machine.unwrap_or(u64::MAX))
+    let of_machine =
+        fs::read_to_string("/proc/meminfo").ok().and_then(|text| machine_headroom(&text));
+    headroom_below(Path::new(CGROUP_ROOT), &membership).min(of_machine.unwrap_or(u64::MAX))
 }
 
 /// Returns the memory that a machine with this /proc/meminfo (proc_meminfo(5)) may still give.
-fn left_by(meminfo: &str) -> Option<u64> {
+fn machine_headroom(meminfo: &str) -> Option<u64> {
     let bytes = |name: &str| {
         let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
         line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
     };
-    Some(bytes("MemAvailable")?.saturating_sub(bytes("MemTotal")? / SLACK))
+    Some(bytes("MemAvailable")?.saturating_sub(bytes("MemTotal")? / RESERVED_SHARE))
 }
 
 /// Returns the same for groups mounted at `root` and a text in the format of /proc/PID/cgroup.
@@ -66,13 +67,13 @@ fn headroom_below(root: &Path, membership: &str) -> u64 {
         };
         // In a container the group may be mounted as the root itself: the walk ends there.
         for level in Path::new(group.trim_start_matches('/')).ancestors().take(LEVELS_MAX) {
-            least = least.min(headroom_of(&mount.join(level), &files).unwrap_or(u64::MAX));
+            least = least.min(group_headroom(&mount.join(level), &files).unwrap_or(u64::MAX));
         }
     }
     least
 }
 
-fn headroom_of(group: &Path, files: &Files) -> Option<u64> {
+fn group_headroom(group: &Path, files: &LimitFiles) -> Option<u64> {
     let number = |name: &str| fs::read_to_string(group.join(name)).ok()?.trim().parse::<u64>().ok();
     // "max" is no number: no limit.
     let limit = number(files.limit)?;
@@ -84,14 +85,14 @@ fn headroom_of(group: &Path, files: &Files) -> Option<u64> {
         .filter(|(name, _)| files.reclaimable.contains(name))
         .filter_map(|(_, bytes)| bytes.trim().parse::<u64>().ok())
         .fold(0, u64::saturating_add);
-    Some((limit - limit / SLACK).saturating_sub(usage.saturating_sub(reclaimable)))
+    Some((limit - limit / RESERVED_SHARE).saturating_sub(usage.saturating_sub(reclaimable)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn write(group: &Path, files: &[(&str, &str)]) {
+    fn write_group_files(group: &Path, files: &[(&str, &str)]) {
         fs::create_dir_all(group).unwrap();
         for (name, text) in files {
             fs::write(group.join(name), text).unwrap();
@@ -101,9 +102,9 @@ mod tests {
     #[test]
     fn a_machine_keeps_an_eighth_of_its_memory() {
         let text = "MemTotal:       800 kB\nMemFree:   1 kB\nMemAvailable:    300 kB\n";
-        assert_eq!(left_by(text), Some(200 << 10));
-        assert_eq!(left_by("MemTotal: 800 kB\nMemAvailable: 5 kB"), Some(0));
-        assert_eq!(left_by("MemTotal: 800 kB\nMemAvailable: many"), None);
+        assert_eq!(machine_headroom(text), Some(200 << 10));
+        assert_eq!(machine_headroom("MemTotal: 800 kB\nMemAvailable: 5 kB"), Some(0));
+        assert_eq!(machine_headroom("MemTotal: 800 kB\nMemAvailable: many"), None);
         assert!(headroom_bytes() > 0);
     }
 
@@ -112,11 +113,14 @@ mod tests {
         let name = format!("trackway-test-cgroup-{}", std::process::id());
         let root = std::env::temp_dir().join(name);
         let statistics = ("memory.stat", "inactive_file 100\nactive_file 50\nanon 3\n");
-        write(&root.join("a"), &[("memory.max", "8000"), ("memory.current", "650"), statistics]);
-        write(&root.join("a/b"), &[("memory.max", "max"), ("memory.current", "600")]);
+        write_group_files(
+            &root.join("a"),
+            &[("memory.max", "8000"), ("memory.current", "650"), statistics],
+        );
+        write_group_files(&root.join("a/b"), &[("memory.max", "max"), ("memory.current", "600")]);
         assert_eq!(headroom_below(&root, "0::/a/b\n"), 7000 - 500);
         let statistics = ("memory.stat", "inactive_file 7\ntotal_inactive_file 100\n");
-        write(
+        write_group_files(
             &root.join("memory/c"),
             &[("memory.limit_in_bytes", "800"), ("memory.usage_in_bytes", "800"), statistics],
         );

@@ -23,7 +23,7 @@ impl Memory for FileMemory<'_> {
 
 /// A session's memory for sub-buffers.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct MemoryPool {
     owner: u8,
     /// Free pieces, by size as a power of two.
     free: Vec<(u32, Vec<Piece>)>,
@@ -44,7 +44,7 @@ struct Piece {
     is_backed: bool,
 }
 
-impl Pool {
+impl MemoryPool {
     /// Makes the pool of the session in slot `slot`; a modest one leaves half of the free memory.
     /// No pool takes its control group to the limit.
     pub(crate) fn new(slot: usize, modest: bool) -> Self {
@@ -66,13 +66,13 @@ impl Pool {
         expected: u64,
     ) -> Result<u64, AllocateError> {
         let size = 1_u64 << shift;
-        if let Some(&piece) = self.list(shift).last() {
+        if let Some(&piece) = self.free_pieces(shift).last() {
             if !piece.is_backed {
                 self.check_room(allocator, size)?;
                 let backed = allocator.file().allocate(piece.offset, size);
                 backed.map_err(AllocateError::System)?;
             }
-            self.list(shift).pop();
+            self.free_pieces(shift).pop();
             return Ok(piece.offset);
         }
         let bytes = (size * expected.max(1)).next_multiple_of(GRANULE_BYTES);
@@ -87,7 +87,7 @@ impl Pool {
         // In the order of their addresses: the last one is taken first.
         let pieces = (1..bytes / size).rev();
         let pieces = pieces.map(|number| Piece { offset: start + number * size, is_backed: true });
-        self.list(shift).extend(pieces);
+        self.free_pieces(shift).extend(pieces);
         Ok(start)
     }
 
@@ -95,7 +95,7 @@ impl Pool {
     /// returns to the system.
     pub(crate) fn put(&mut self, allocator: &Allocator, shift: u32, offset: u64) {
         let is_backed = allocator.file().punch(offset, 1 << shift).is_err();
-        let list = self.list(shift);
+        let list = self.free_pieces(shift);
         // Pieces with memory are taken first; then those at low addresses.
         list.push(Piece { offset, is_backed });
         list.sort_unstable_by_key(|piece| (piece.is_backed, std::cmp::Reverse(piece.offset)));
@@ -150,7 +150,7 @@ impl Pool {
         if is_mapped || self.looked.is_some_and(|looked| looked.elapsed() < PERIOD) {
             return;
         }
-        sandboxes::note(window);
+        sandboxes::mark_sandboxed_processes(window);
         self.looked = Some(Instant::now());
     }
 
@@ -181,7 +181,7 @@ impl Pool {
         Ok(())
     }
 
-    fn list(&mut self, shift: u32) -> &mut Vec<Piece> {
+    fn free_pieces(&mut self, shift: u32) -> &mut Vec<Piece> {
         let place = match self.free.iter().position(|(of, _)| *of == shift) {
             Some(place) => place,
             None => {
@@ -223,7 +223,7 @@ mod tests {
         let folder = TemporaryFolder::new_in(Path::new("/dev/shm"));
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let allocator = &handle.allocator;
-        let mut pool = Pool::new(3, false);
+        let mut pool = MemoryPool::new(3, false);
         let shift = GRANULE_BYTES.ilog2() - 2;
         let pieces: Vec<u64> =
             (0..8).map(|_| pool.take(allocator, shift, 12).expect("memory")).collect();

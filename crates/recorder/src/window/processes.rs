@@ -24,30 +24,31 @@ const NO_PROCESS: &str = "pid=0:0";
 ///
 /// If one of its processes does not exist, or may not be examined.
 pub(crate) fn rules_text(channel: &ChannelSpec) -> Result<String, RecordError> {
-    let lines = channel.pids.iter().map(|&pid| line_of(pid)).collect::<Result<_, _>>()?;
-    Ok(rules_beside(channel, lines))
+    let lines = channel.pids.iter().map(|&pid| pid_rule_of(pid)).collect::<Result<_, _>>()?;
+    Ok(append_other_rules(channel, lines))
 }
 
 /// Returns the rules of an existing channel: processes that have ended are left out.
 pub(crate) fn rules_of_running(channel: &ChannelSpec) -> String {
-    let lines = channel.pids.iter().map(|&pid| line_of(pid).unwrap_or_else(|_| NO_PROCESS.into()));
-    rules_beside(channel, lines.collect())
+    let lines =
+        channel.pids.iter().map(|&pid| pid_rule_of(pid).unwrap_or_else(|_| NO_PROCESS.into()));
+    append_other_rules(channel, lines.collect())
 }
 
-fn line_of(pid: u32) -> Result<String, RecordError> {
-    let (namespace, pid) = inside(pid)?;
+fn pid_rule_of(pid: u32) -> Result<String, RecordError> {
+    let (namespace, pid) = innermost_id_of(pid)?;
     Ok(format!("pid={namespace}:{pid}"))
 }
 
 /// Returns these rules, and those of the channel that are not about process ids.
-fn rules_beside(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
+fn append_other_rules(channel: &ChannelSpec, mut lines: Vec<String>) -> String {
     lines.extend(channel.executables.iter().map(|glob| format!("exe={glob}")));
     lines.extend(channel.pid_namespaces.iter().map(|namespace| format!("ns={namespace}")));
     lines.join("\n")
 }
 
 /// Ids here of the processes in a window's table that live, as far as that is known.
-pub fn in_window(window: &Window) -> BTreeSet<u32> {
+pub fn live_pids_in_window(window: &Window) -> BTreeSet<u32> {
     let own = trackway_sys::process::pid_namespace();
     let mut others = None;
     let here = (0..PROCESSES_MAX).filter_map(|index| {
@@ -59,13 +60,16 @@ pub fn in_window(window: &Window) -> BTreeSet<u32> {
             return Some(who.pid);
         }
         // This process has another number for it than its own namespace.
-        others.get_or_insert_with(elsewhere).get(&(who.pid_namespace, who.pid)).copied()
+        others
+            .get_or_insert_with(inner_namespace_processes)
+            .get(&(who.pid_namespace, who.pid))
+            .copied()
     });
     here.collect()
 }
 
 /// Files that a process has mapped to execute them; `None` if /proc does not show them.
-pub fn mapped_files(pid: u32) -> Option<BTreeSet<PathBuf>> {
+pub fn mapped_executables(pid: u32) -> Option<BTreeSet<PathBuf>> {
     Some(executable_files(&fs::read(format!("/proc/{pid}/maps")).ok()?))
 }
 
@@ -80,7 +84,7 @@ fn executable_files(maps: &[u8]) -> BTreeSet<PathBuf> {
 }
 
 /// Returns the command name of a process (proc_pid_comm(5)); empty if it has ended.
-pub fn name_of(pid: u32) -> String {
+pub fn command_name_of(pid: u32) -> String {
     // A process may call itself anything, and its name may end with a space.
     let name = read_proc(&format!("/proc/{pid}/comm")).unwrap_or_default();
     name.strip_suffix('\n').unwrap_or(&name).to_owned()
@@ -88,16 +92,16 @@ pub fn name_of(pid: u32) -> String {
 
 /// Returns the processes in namespaces within ours, by namespace and by their ids in there.
 /// Processes that are missing are in namespaces that this process cannot see, or have ended.
-pub(crate) fn elsewhere() -> BTreeMap<(u64, u32), u32> {
+pub(crate) fn inner_namespace_processes() -> BTreeMap<(u64, u32), u32> {
     let own = trackway_sys::process::pid_namespace();
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let known = pids.filter_map(|pid| Some((inside(pid).ok()?, pid)));
+    let known = pids.filter_map(|pid| Some((innermost_id_of(pid).ok()?, pid)));
     known.filter(|((namespace, _), _)| *namespace != own).collect()
 }
 
 /// Returns the process-id namespace of a process, and its id in there.
-pub(crate) fn inside(pid: u32) -> Result<(u64, u32), RecordError> {
+pub(crate) fn innermost_id_of(pid: u32) -> Result<(u64, u32), RecordError> {
     let folder = format!("/proc/{pid}");
     let fail = || RecordError::io("look at process", pid.to_string());
     let namespace = fs::metadata(format!("{folder}/ns/pid")).map_err(fail())?.ino();
@@ -130,7 +134,7 @@ mod tests {
             let status = fs::read("/proc/thread-self/status").expect("a status");
             assert!(String::from_utf8(status).is_err(), "the name is not UTF-8");
             let thread = fs::read_link("/proc/thread-self").expect("a link");
-            inside(thread.file_name()?.to_str()?.parse().ok()?).ok()
+            innermost_id_of(thread.file_name()?.to_str()?.parse().ok()?).ok()
         });
         let (namespace, _) = named.join().expect("it ends").expect("it is found");
         assert_eq!(namespace, trackway_sys::process::pid_namespace());

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::Builder;
 use std::time::{Duration, Instant};
 
-use trackway_sys::thread::{CpuSet, cpu, rseq_area};
+use trackway_sys::thread::{CpuSet, current_cpu, rseq_area};
 use trackway_window::Window;
 
 /// The window's `rseq_works`: yes.
@@ -36,7 +36,7 @@ pub(crate) fn sequences_abort() -> Option<bool> {
     const ABORTED: u32 = 2;
     const LEFT: u32 = 3;
     let before = CpuSet::current().ok()?;
-    let here = CpuSet::only(cpu());
+    let here = CpuSet::only(current_cpu());
     let (state, stop) = (AtomicU32::new(0), AtomicU32::new(0));
     let reached = |wanted: u32, limit: Duration| {
         let start = Instant::now();
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn sequences_abort_here_or_cannot_be_tested() {
         if trackway_sys::thread::rseq_area().is_null() {
-            trackway_testkit::skipped("the C library registered no rseq area");
+            trackway_testkit::report_skipped("the C library registered no rseq area");
             return;
         }
         assert_eq!(super::sequences_abort(), Some(true));

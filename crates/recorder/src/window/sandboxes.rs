@@ -12,13 +12,13 @@ use std::fs;
 use trackway_abi::window::{PROCESS_ENTERING, PROCESSES_MAX};
 use trackway_window::Window;
 
-use crate::window::processes::elsewhere;
+use crate::window::processes::inner_namespace_processes;
 
 /// Most threads of a process that are checked.
 const THREADS_MAX: usize = 256;
 
 /// Notes in the window which of its processes are in sandboxes.
-pub(crate) fn note(window: &Window) {
+pub(crate) fn mark_sandboxed_processes(window: &Window) {
     let own = trackway_sys::process::pid_namespace();
     let mut others = None;
     for index in 0..PROCESSES_MAX {
@@ -29,7 +29,7 @@ pub(crate) fn note(window: &Window) {
         let pid = if who.pid_namespace == own {
             Some(who.pid)
         } else {
-            let others = others.get_or_insert_with(elsewhere);
+            let others = others.get_or_insert_with(inner_namespace_processes);
             others.get(&(who.pid_namespace, who.pid)).copied()
         };
         if pid.is_some_and(is_sandboxed) {

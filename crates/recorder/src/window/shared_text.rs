@@ -12,8 +12,9 @@ use trackway_abi::session::{
 use trackway_ctf::write::Contexts;
 
 /// Returns the session's trace folder, as written in the window.
-pub(crate) fn path_of(session: &Session) -> PathBuf {
-    let bytes = copy(&session.path, session.path_bytes.load(Ordering::Relaxed), PATH_BYTES_MAX);
+pub(crate) fn trace_path_of(session: &Session) -> PathBuf {
+    let bytes =
+        copy_bytes(&session.path, session.path_bytes.load(Ordering::Relaxed), PATH_BYTES_MAX);
     PathBuf::from(OsString::from_vec(bytes))
 }
 
@@ -29,15 +30,15 @@ pub(crate) fn uuid_of(session: &Session) -> [u8; 16] {
 /// Returns the name of the channel, as written in the window, if it is valid.
 pub(crate) fn channel_name(session: &Session) -> Option<String> {
     let length = session.channel_bytes.load(Ordering::Relaxed);
-    let name = String::from_utf8(copy(&session.channel, length, NAME_BYTES_MAX)).ok()?;
-    trackway_session::is_name(&name).then_some(name)
+    let name = String::from_utf8(copy_bytes(&session.channel, length, NAME_BYTES_MAX)).ok()?;
+    trackway_session::is_valid_name(&name).then_some(name)
 }
 
 /// Returns the contexts of its records, as written in the window: as many as writers find there.
-pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
+pub(crate) fn contexts_of(session: &Session, bits: u32) -> Contexts {
     let names = if bits & context::APPLICATIONS != 0 {
         let length = session.applications_bytes.load(Ordering::Relaxed);
-        copy(&session.applications, length, APPLICATIONS_BYTES_MAX)
+        copy_bytes(&session.applications, length, APPLICATIONS_BYTES_MAX)
     } else {
         Vec::new()
     };
@@ -53,19 +54,19 @@ pub(crate) fn contexts(session: &Session, bits: u32) -> Contexts {
 /// Rules for processes, as they stand in the window.
 pub(crate) fn process_rules(session: &Session) -> String {
     let length = session.process_rules_bytes.load(Ordering::Relaxed);
-    let bytes = copy(&session.process_rules, length, PROCESS_RULES_BYTES_MAX);
+    let bytes = copy_bytes(&session.process_rules, length, PROCESS_RULES_BYTES_MAX);
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Writes a text, as far as it fits, and its length.
-pub(crate) fn put(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
+pub(crate) fn write_text(into: &[AtomicU8], length: &AtomicU32, bytes: &[u8]) {
     for (place, byte) in into.iter().zip(bytes) {
         place.store(*byte, Ordering::Relaxed);
     }
     length.store(bytes.len().min(into.len()) as u32, Ordering::Relaxed);
 }
 
-pub(crate) fn copy(from: &[AtomicU8], length: u32, most: usize) -> Vec<u8> {
+pub(crate) fn copy_bytes(from: &[AtomicU8], length: u32, most: usize) -> Vec<u8> {
     let length = (length as usize).min(most).min(from.len());
     from[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect()
 }

@@ -18,9 +18,9 @@ use trackway_window::{AllocateError, NOT_OF_SESSION, Owner, SessionLayout, Windo
 
 use crate::error::RecordError;
 use crate::window::handle::WindowHandle;
-use crate::window::lease::{recorder_is_dead, renew_lease, sign};
+use crate::window::lease::{recorder_is_dead, register_recorder, renew_lease};
 use crate::window::settings::{ChannelSettings, SessionSettings};
-use crate::window::shared_text::put;
+use crate::window::shared_text::write_text;
 use crate::window::{cpus, rseq_self_test, sandboxes};
 
 /// Rest of a slot before it is used again, in ns, if another is free: longer than a thread that is
@@ -41,7 +41,7 @@ pub(crate) struct Slot {
 
 /// Stands for the recorder's start in a session without recorder whose trace is complete, but
 /// whose memory could not be freed yet.
-const COMPLETE: u64 = u64::MAX;
+const COMPLETE_MARKER: u64 = u64::MAX;
 
 impl Slot {
     /// Returns the session.
@@ -49,13 +49,13 @@ impl Slot {
         self.window.session(self.index)
     }
 
-    /// Takes a free slot: see [`longest_free`].
+    /// Takes a free slot: see [`find_longest_free`].
     pub(crate) fn take(handle: &WindowHandle) -> Result<Self, RecordError> {
         let window = *handle.window();
         let taken = handle.allocator.exclusively(|| {
-            let index = longest_free(&window, trackway_sys::clock::monotonic_ns())?;
+            let index = find_longest_free(&window, trackway_sys::clock::monotonic_ns())?;
             let session = window.session(index);
-            let since_ns = sign(session);
+            let since_ns = register_recorder(session);
             session.state.store(state::BUILDING, Ordering::SeqCst);
             raise_generation(session);
             Some(Self { index, window, since_ns, is_complete: false })
@@ -79,7 +79,7 @@ impl Slot {
         let taken = handle.allocator.exclusively(|| {
             of_the_dead().then(|| {
                 let is_complete = is_complete(session);
-                Self { index, window, since_ns: sign(session), is_complete }
+                Self { index, window, since_ns: register_recorder(session), is_complete }
             })
         });
         taken.map_err(|error| memory_error(handle, 0, error))
@@ -94,7 +94,7 @@ impl Slot {
     }
 
     /// Fills the session in. Writers ignore it until it is activated.
-    pub(crate) fn build(
+    pub(crate) fn fill_session(
         &self,
         handle: &WindowHandle,
         of: &SessionSettings,
@@ -126,9 +126,9 @@ impl Slot {
         self.fill_in(settings, cpus, flags);
         self.window.set_rules(self.index, settings.rules.as_bytes());
         self.set_processes(&settings.processes);
-        self.sign_as(of, &settings.name, class);
+        self.write_identity(of, &settings.name, class);
         // As it was written, or the cleared memory would be another session's.
-        let plan = plan(settings, flags);
+        let plan = buffer_plan_for(settings, flags);
         let is_as_written = |layout: &SessionLayout| {
             layout.control_area() == (control..control + bytes)
                 && (layout.cpus, layout.flags) == (cpus, flags)
@@ -169,7 +169,7 @@ impl Slot {
     /// Writes the configuration of the channel.
     fn fill_in(&self, settings: &ChannelSettings, cpus: u32, flags: u32) {
         let session = self.session();
-        let plan = plan(settings, flags);
+        let plan = buffer_plan_for(settings, flags);
         for (word, value) in [
             (&session.flags, flags),
             (&session.contexts, settings.contexts.bits),
@@ -185,12 +185,12 @@ impl Slot {
             (&session.snapshot_requests, 0),
             (&session.spare_cpus, 0),
             (&session.interpreters, 0),
-            (&session.uid, crate::common::user::user()),
+            (&session.uid, crate::common::user::effective_uid()),
         ] {
             word.store(value, Ordering::Relaxed);
         }
         let applications = settings.contexts.applications.join("\n");
-        put(&session.applications, &session.applications_bytes, applications.as_bytes());
+        write_text(&session.applications, &session.applications_bytes, applications.as_bytes());
         session.records_cut.store(0, Ordering::Relaxed);
         session.filters.store(0, Ordering::Relaxed);
         session.blocking_ns.store(settings.blocking_ns, Ordering::Relaxed);
@@ -202,7 +202,7 @@ impl Slot {
     /// Sets the processes that take part: all decide again.
     pub(crate) fn set_processes(&self, rules: &str) {
         let session = self.session();
-        put(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
+        write_text(&session.process_rules, &session.process_rules_bytes, rules.as_bytes());
         raise_generation(session);
     }
 
@@ -225,7 +225,7 @@ impl Slot {
 
     /// Gives all that comes to the slot that `heir` describes, which is active and has no rules
     /// yet: the order is that of `trackway_window`'s `rules`.
-    pub(crate) fn pass_on(&self, heir: &SessionLayout) {
+    pub(crate) fn hand_over_to(&self, heir: &SessionLayout) {
         // ORDERING: SeqCst: no process sets our bit from here on, before any is moved.
         self.session().successor.store(heir.index as u32 + 1, Ordering::SeqCst);
         for event in 0..EVENTS_MAX {
@@ -234,22 +234,22 @@ impl Slot {
     }
 
     /// Writes the identity of its session, and the place of its trace.
-    fn sign_as(&self, of: &SessionSettings, channel: &str, class: u32) {
+    fn write_identity(&self, of: &SessionSettings, channel: &str, class: u32) {
         let session = self.session();
         session.token.store(of.token.unwrap_or(0), Ordering::Relaxed);
         for (word, half) in session.trace_uuid.iter().zip(of.uuid.chunks_exact(8)) {
             word.store(u64::from_le_bytes(half.try_into().unwrap_or_default()), Ordering::Relaxed);
         }
-        put(&session.path, &session.path_bytes, of.path.as_os_str().as_bytes());
-        put(&session.name, &session.name_bytes, of.name.as_bytes());
-        put(&session.channel, &session.channel_bytes, channel.as_bytes());
+        write_text(&session.path, &session.path_bytes, of.path.as_os_str().as_bytes());
+        write_text(&session.name, &session.name_bytes, of.name.as_bytes());
+        write_text(&session.channel, &session.channel_bytes, channel.as_bytes());
         session.stream_class.store(class, Ordering::Relaxed);
     }
 
     /// Admits writers, and enables the registered events.
     pub(crate) fn activate(&self, layout: &SessionLayout) {
         let session = self.session();
-        sandboxes::note(&self.window);
+        sandboxes::mark_sandboxed_processes(&self.window);
         renew_lease(session);
         // ORDERING: SeqCst, the recorder's half of the Dekker pair that
         // `trackway_window::events::fill_event` explains: first ACTIVE, then the search for events.
@@ -304,7 +304,7 @@ impl Slot {
     /// Admits writers again.
     pub(crate) fn resume(&self, layout: &SessionLayout) {
         let session = self.session();
-        sandboxes::note(&self.window);
+        sandboxes::mark_sandboxed_processes(&self.window);
         // ORDERING: SeqCst, as in `activate`.
         session.flags.fetch_and(!flag::PAUSED, Ordering::SeqCst);
         raise_generation(session);
@@ -342,13 +342,13 @@ impl Slot {
     /// Leaves the session to recovery, which only has to free the memory once no process can write
     /// there any more.
     pub(crate) fn abandon_complete(&self) {
-        self.session().recorder_since_ns.store(COMPLETE, Ordering::Relaxed);
+        self.session().recorder_since_ns.store(COMPLETE_MARKER, Ordering::Relaxed);
         self.abandon();
     }
 
     /// Frees the slot of a session that is not drained any more, unless a claimer that is not
     /// proved dead may write into its memory. Writers were excluded before.
-    pub(crate) fn discard(
+    pub(crate) fn free_undrained(
         &self,
         handle: &WindowHandle,
         layout: &SessionLayout,
@@ -362,10 +362,10 @@ impl Slot {
                 || self.window.owner_is_dead(Owner::from_word(owner))
                     && Claim::free_dead(*region, owner)
         };
-        let regions = regions(&self.window, layout);
+        let regions = list_regions(&self.window, layout);
         let buffers = (0..layout.cpus).filter_map(|cpu| layout.lockless(&self.window, cpu));
         let freed = if regions.iter().all(|(region, ..)| is_free(region))
-            && nobody_has_a_slot(&self.window, buffers)
+            && has_no_reservation(&self.window, buffers)
         {
             self.free(handle, no_sequence)
         } else {
@@ -385,7 +385,7 @@ impl Slot {
 /// its control lines for as long as the window lives (256 KiB up to 55 CPUs, 1.3 MiB for 256). So
 /// successive sessions use one slot, if there is a second in between, and however fast they follow
 /// each other, they take turns in a few.
-fn longest_free(window: &Window, now: u64) -> Option<usize> {
+fn find_longest_free(window: &Window, now: u64) -> Option<usize> {
     let is_free =
         |&index: &usize| window.session(index).state.load(Ordering::Relaxed) == state::FREE;
     let freed_at = |index: usize| window.session(index).lease_until_ns.load(Ordering::Relaxed);
@@ -401,7 +401,7 @@ fn longest_free(window: &Window, now: u64) -> Option<usize> {
 
 /// Returns true if no writer has a slot in these lockless buffers of an ended session, nor ever
 /// will.
-pub(crate) fn nobody_has_a_slot(
+pub(crate) fn has_no_reservation(
     window: &Window,
     buffers: impl Iterator<Item = Buffer<'static>>,
 ) -> bool {
@@ -411,7 +411,7 @@ pub(crate) fn nobody_has_a_slot(
 }
 
 /// Returns the sizes of a session with these flags, which may restrict the settings.
-pub(crate) fn plan(settings: &ChannelSettings, flags: u32) -> BufferPlan {
+pub(crate) fn buffer_plan_for(settings: &ChannelSettings, flags: u32) -> BufferPlan {
     match flags & flag::CLAIM_ONLY {
         0 => settings.buffers,
         _ => settings.buffers.reserved_by(Reserve::Claim),
@@ -432,7 +432,7 @@ pub(crate) fn memory_error(handle: &WindowHandle, bytes: u64, error: AllocateErr
 pub(crate) fn is_complete(session: &Session) -> bool {
     session.state.load(Ordering::Relaxed) == state::ENDING
         && session.recorder_pid.load(Ordering::Relaxed) == 0
-        && session.recorder_since_ns.load(Ordering::Relaxed) == COMPLETE
+        && session.recorder_since_ns.load(Ordering::Relaxed) == COMPLETE_MARKER
 }
 
 pub(crate) fn raise_generation(session: &Session) {
@@ -480,7 +480,7 @@ pub(crate) fn is_control_area(handle: &WindowHandle, slot: usize, area: &Range<u
 }
 
 /// Returns every region of the session, with its CPU and writer path.
-pub(crate) fn regions(
+pub(crate) fn list_regions(
     window: &Window,
     layout: &SessionLayout,
 ) -> Vec<(trackway_ring::Region<'static>, u32, WriterPath)> {
@@ -502,7 +502,7 @@ mod tests {
         let handle = WindowHandle::open_in(folder.path(), true).expect("a window");
         let window = handle.window();
         let session = |index: usize| window.session(index);
-        let take = |now| longest_free(window, now);
+        let take = |now| find_longest_free(window, now);
         assert_eq!(take(0), Some(0), "of those that nobody has used the first");
         for (index, freed_at) in [(0, 30), (1, 10), (2, 20)] {
             session(index).control_offset.store(GRANULE_BYTES, Ordering::Relaxed);

@@ -11,17 +11,17 @@ use trackway_ring::Memory;
 use trackway_schema::{Encoder, Scalar, Shape};
 use trackway_window::MappedMemory;
 
-use crate::test_window::{TestWindow, channel};
+use crate::test_window::{TestWindow, channel_settings};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
 
-fn filtered(filters: &[&str]) -> ChannelSettings {
+fn channel_with_filters(filters: &[&str]) -> ChannelSettings {
     let filters = filters.iter().map(|text| FilterSpec::new(text)).collect();
-    ChannelSettings { filters, ..channel("channel0", SMALL) }
+    ChannelSettings { filters, ..channel_settings("channel0", SMALL) }
 }
 
-fn build(world: &TestWindow, settings: &ChannelSettings) -> Recording {
+fn build_recording(world: &TestWindow, settings: &ChannelSettings) -> Recording {
     let built = Recording::build(world.handle(), &world.session(), std::slice::from_ref(settings));
     built.expect("a recording")
 }
@@ -56,7 +56,8 @@ fn filters_in(handle: &WindowHandle, slot: usize) -> Vec<(u64, String, usize)> {
 #[test]
 fn filters_are_there_before_anybody_is_let_in() {
     let world = TestWindow::new();
-    let mut recording = build(&world, &filtered(&["app: n > 5", "sample(1/10)"]));
+    let mut recording =
+        build_recording(&world, &channel_with_filters(&["app: n > 5", "sample(1/10)"]));
     let handle = world.handle();
     let slot = slot_in(&handle, state::BUILDING);
     let filters = filters_in(&handle, slot);
@@ -71,8 +72,8 @@ fn filters_are_there_before_anybody_is_let_in() {
 #[test]
 fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
     let world = TestWindow::new();
-    let settings = filtered(&["app: state > 5"]);
-    let mut recording = build(&world, &settings);
+    let settings = channel_with_filters(&["app: state > 5"]);
+    let mut recording = build_recording(&world, &settings);
     recording.activate();
     let handle = world.handle();
     let old = slot_in(&handle, state::ACTIVE);
@@ -86,7 +87,7 @@ fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
     recording.end_channel(0).expect("its end");
     assert_eq!(filters_in(&handle, new), filters);
     // The next session in the slot has none of them.
-    recording.add_channel(&channel("more", SMALL), 2).expect("a channel");
+    recording.add_channel(&channel_settings("more", SMALL), 2).expect("a channel");
     let count = |index| filters_in(&handle, index).len();
     let active = (0..SESSIONS_MAX)
         .filter(|&index| handle.window().session(index).state.load(Ordering::Relaxed) == 2);
@@ -97,15 +98,16 @@ fn a_channel_in_the_place_of_another_goes_on_with_its_filters() {
 #[test]
 fn events_that_are_described_meanwhile_get_alternatives() {
     let world = TestWindow::new();
-    let mut recording = build(&world, &filtered(&["any(sizes > 5) || number > 7"]));
+    let mut recording =
+        build_recording(&world, &channel_with_filters(&["any(sizes > 5) || number > 7"]));
     recording.activate();
     let handle = world.handle();
     let slot = slot_in(&handle, state::ACTIVE);
     let before = filters_in(&handle, slot);
     let mut buffer = [0; 256];
     let mut encoder = Encoder::new(&mut buffer, b"app", b"value", 6).expect("a name");
-    encoder.field(b"sizes", Shape::Sequence, Some(Scalar::U16), 0, 0).expect("a field");
-    encoder.field(b"number", Shape::Scalar, Some(Scalar::U16), 0, 0).expect("a field");
+    encoder.add_field(b"sizes", Shape::Sequence, Some(Scalar::U16), 0, 0).expect("a field");
+    encoder.add_field(b"number", Shape::Scalar, Some(Scalar::U16), 0, 0).expect("a field");
     handle.window().intern_event(encoder.finish()).expect("room");
     let place = || handle.window().session(slot).filters.load(Ordering::Acquire);
     let word = place();
@@ -122,7 +124,7 @@ fn events_that_are_described_meanwhile_get_alternatives() {
 #[test]
 fn one_that_makes_no_sense_leaves_nothing_behind() {
     let world = TestWindow::new();
-    let settings = filtered(&["app: length(n & 1) > 5"]);
+    let settings = channel_with_filters(&["app: length(n & 1) > 5"]);
     let built = Recording::build(world.handle(), &world.session(), std::slice::from_ref(&settings));
     let error = built.expect_err("no filter").to_string();
     assert!(error.starts_with("filter:\nlength(n & 1) > 5\n"), "{error}");

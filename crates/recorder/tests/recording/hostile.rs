@@ -19,22 +19,22 @@ use trackway_session::machine::Reason;
 use trackway_testkit::Random;
 use trackway_window::{SessionLayout, WriterPath};
 
-use crate::test_window::{TestWindow, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel_settings};
 
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(4), overwrite: false };
-const FLIGHT: BufferOptions = BufferOptions { overwrite: true, ..SMALL };
+const FLIGHT_RECORDER: BufferOptions = BufferOptions { overwrite: true, ..SMALL };
 
 const GRANULE: usize = GRANULE_BYTES as usize;
 /// Numbers at an edge of something.
-const EDGES: [u64; 10] = [0, 1, 2, 31, 32, 33, 0x7fff_ffff, 0xffff_ffff, 1 << 63, u64::MAX];
+const EDGE_VALUES: [u64; 10] = [0, 1, 2, 31, 32, 33, 0x7fff_ffff, 0xffff_ffff, 1 << 63, u64::MAX];
 /// Names that must not become files, and one that may.
-const NAMES: [&str; 6] =
+const HOSTILE_NAMES: [&str; 6] =
     ["../../../escaped", "/tmp/trackway-test-escaped", "a/b", "..", "", "some"];
 
 /// The memory that is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Where {
+enum DamagedMemory {
     /// The slots of the session, except the identity of its recorder.
     Slots,
     /// Its tables and control lines.
@@ -47,7 +47,7 @@ enum Where {
     All,
 }
 
-impl Where {
+impl DamagedMemory {
     /// Returns true if other sessions are not affected.
     fn spares_others(self) -> bool {
         matches!(self, Self::Slots | Self::Controls | Self::Session)
@@ -59,7 +59,7 @@ struct Scribbler {
     handle: WindowHandle,
     file: File,
     random: Random,
-    place: Where,
+    place: DamagedMemory,
     /// The slot that is spared.
     other: usize,
     /// Offset of that one's control lines.
@@ -70,16 +70,16 @@ struct Scribbler {
 impl Scribbler {
     fn run(mut self, is_over: &AtomicBool) {
         while !is_over.load(Ordering::Relaxed) {
-            self.once();
+            self.scribble_once();
             std::thread::yield_now();
         }
     }
 
-    fn once(&mut self) {
+    fn scribble_once(&mut self) {
         match self.place {
-            Where::Tables => self.scribble(GRANULE_MAP_OFFSET as u64, DATA_OFFSET as u64),
-            Where::All => self.scribble(64, u64::MAX),
-            Where::Slots | Where::Controls | Where::Session => {
+            DamagedMemory::Tables => self.scribble(GRANULE_MAP_OFFSET as u64, DATA_OFFSET as u64),
+            DamagedMemory::All => self.scribble(64, u64::MAX),
+            DamagedMemory::Slots | DamagedMemory::Controls | DamagedMemory::Session => {
                 let other = self.other;
                 for index in (0..SESSIONS_MAX).filter(|index| *index != other) {
                     let session = self.handle.window().session(index);
@@ -102,7 +102,7 @@ impl Scribbler {
 
     fn damage(&mut self, index: usize) {
         let session = self.handle.window().session(index);
-        if self.place != Where::Slots {
+        if self.place != DamagedMemory::Slots {
             // Their real place, whatever the slot's content is.
             let owner = granule::CONTROL + index as u8;
             let is_its = |at: &u64| self.handle.allocator.owner_at(*at) == owner;
@@ -113,17 +113,17 @@ impl Scribbler {
                 self.scribble(at, at + GRANULE_BYTES);
             }
         }
-        if self.place != Where::Controls {
-            self.word(session);
-            self.text(session);
-            if self.place == Where::Session && self.random.once_in(200) {
+        if self.place != DamagedMemory::Controls {
+            self.damage_word(session);
+            self.damage_text(session);
+            if self.place == DamagedMemory::Session && self.random.once_in(200) {
                 session.recorder_pid.store(self.random.next() as u32, Ordering::Relaxed);
             }
         }
     }
 
     /// Damages a number of a slot.
-    fn word(&mut self, session: &Session) {
+    fn damage_word(&mut self, session: &Session) {
         let words: [&AtomicU32; 22] = [
             &session.state,
             &session.flags,
@@ -162,7 +162,7 @@ impl Scribbler {
         let value = match self.random.next_below(4) {
             0 => self.other_controls,
             1 => self.random.next(),
-            _ => *self.random.pick(&EDGES),
+            _ => *self.random.pick(&EDGE_VALUES),
         };
         match self.random.next_below(2) {
             0 => self.random.pick(&words).store(value as u32, Ordering::Relaxed),
@@ -171,36 +171,43 @@ impl Scribbler {
     }
 
     /// Damages a text of a slot.
-    fn text(&mut self, session: &Session) {
-        let name = *self.random.pick(&NAMES);
+    fn damage_text(&mut self, session: &Session) {
+        let name = *self.random.pick(&HOSTILE_NAMES);
         match self.random.next_below(5) {
-            0 => put(&session.channel, &session.channel_bytes, name),
-            1 => put(&session.name, &session.name_bytes, name),
-            2 => put(&session.path, &session.path_bytes, &self.elsewhere),
-            3 => put(&session.rules, &session.rules_bytes, "*\t<=999999999999\n!\n\t\n!*:*:*"),
-            _ => put(&session.process_rules, &session.process_rules_bytes, "pid=:\nexe=\n\nns=x"),
+            0 => store_text(&session.channel, &session.channel_bytes, name),
+            1 => store_text(&session.name, &session.name_bytes, name),
+            2 => store_text(&session.path, &session.path_bytes, &self.elsewhere),
+            3 => {
+                store_text(&session.rules, &session.rules_bytes, "*\t<=999999999999\n!\n\t\n!*:*:*")
+            }
+            _ => store_text(
+                &session.process_rules,
+                &session.process_rules_bytes,
+                "pid=:\nexe=\n\nns=x",
+            ),
         }
     }
 }
 
-fn put(into: &[AtomicU8], length: &AtomicU32, text: &str) {
+fn store_text(into: &[AtomicU8], length: &AtomicU32, text: &str) {
     into.iter().zip(text.bytes()).for_each(|(place, byte)| place.store(byte, Ordering::Relaxed));
     length.store(text.len() as u32, Ordering::Relaxed);
 }
 
 /// A session that is changed in every way there is, whatever comes of it.
-struct Changed<'world> {
+struct ChangingSession<'world> {
     world: &'world TestWindow,
     recording: Recording,
     classes: Vec<u32>,
     next_class: u32,
 }
 
-impl Changed<'_> {
+impl ChangingSession<'_> {
     fn step(&mut self, random: &mut Random) -> Result<(), RecordError> {
-        let buffers = *random.pick(&[SMALL, FLIGHT]);
+        let buffers = *random.pick(&[SMALL, FLIGHT_RECORDER]);
         let name = *random.pick(&["some", "more", "flight"]);
-        let settings = ChannelSettings { paused: random.once_in(4), ..channel(name, buffers) };
+        let settings =
+            ChannelSettings { paused: random.once_in(4), ..channel_settings(name, buffers) };
         let class = *random.pick(&self.classes);
         let recording = &mut self.recording;
         match random.next_below(13) {
@@ -240,13 +247,13 @@ impl Changed<'_> {
 }
 
 /// The recording that must not be harmed.
-struct Other {
+struct UnharmedRecording {
     recording: Recording,
     writer: Writer,
     emitted: u64,
 }
 
-impl Other {
+impl UnharmedRecording {
     const FOLDER: &str = "other";
 
     fn begin(world: &TestWindow) -> Self {
@@ -255,21 +262,22 @@ impl Other {
             path: world.folder.join(Self::FOLDER),
             ..world.session()
         };
-        let built = Recording::build(world.handle(), &session, &[channel("channel0", SMALL)]);
+        let built =
+            Recording::build(world.handle(), &session, &[channel_settings("channel0", SMALL)]);
         let mut recording = built.expect("a recording");
         recording.activate();
         let writer = Writer::in_channel(&world.handle(), 0);
         Self { recording, writer, emitted: 0 }
     }
 
-    fn slot(handle: &WindowHandle) -> (usize, u64) {
+    fn find_slot(handle: &WindowHandle) -> (usize, u64) {
         let index = handle.window().active_sessions().next().expect("the first session");
         let controls = handle.window().session(index).control_offset.load(Ordering::Relaxed);
         assert!(SessionLayout::read(handle.window(), index).is_some());
         (index, controls)
     }
 
-    fn go_on(&mut self, world: &TestWindow) {
+    fn emit_more(&mut self, world: &TestWindow) {
         for _ in 0..50 {
             assert!(self.writer.emit(WriterPath::Sequence));
         }
@@ -311,13 +319,13 @@ fn assert_nothing_escaped(world: &TestWindow) {
     }
 }
 
-fn torment(seed: u64, place: Where) {
+fn damage_while_changing(seed: u64, place: DamagedMemory) {
     let _told = SeedReport(seed, place);
     let world = TestWindow::new();
     let mut random = Random::new(seed);
-    let mut other = Other::begin(&world);
-    let (slot, other_controls) = Other::slot(&world.handle());
-    let settings = [channel("some", SMALL), channel("flight", FLIGHT)];
+    let mut other = UnharmedRecording::begin(&world);
+    let (slot, other_controls) = UnharmedRecording::find_slot(&world.handle());
+    let settings = [channel_settings("some", SMALL), channel_settings("flight", FLIGHT_RECORDER)];
     let built = Recording::build(world.handle(), &world.session(), &settings);
     let mut recording = built.expect("a recording");
     recording.activate();
@@ -325,7 +333,8 @@ fn torment(seed: u64, place: Where) {
     writers
         .iter_mut()
         .for_each(|writer| (0..500).for_each(|_| _ = writer.emit(WriterPath::Sequence)));
-    let mut changed = Changed { world: &world, recording, classes: vec![0, 1], next_class: 2 };
+    let mut changed =
+        ChangingSession { world: &world, recording, classes: vec![0, 1], next_class: 2 };
     let handle = world.handle();
     let file = File::options().read(true).write(true).open(&handle.path).expect("the window");
     let scribbler = Scribbler {
@@ -346,7 +355,7 @@ fn torment(seed: u64, place: Where) {
             // It may fail with an error; it must return.
             let _ = changed.step(&mut random);
             if place.spares_others() {
-                other.go_on(&world);
+                other.emit_more(&world);
             }
         }
         if random.once_in(2) {
@@ -354,13 +363,13 @@ fn torment(seed: u64, place: Where) {
         } else {
             drop(changed);
         }
-        forsake(&world.handle(), slot);
+        kill_other_recorders(&world.handle(), slot);
         let _ = recover_in(world.folder.path(), &world.notices, None);
     });
-    forsake(&world.handle(), slot);
+    kill_other_recorders(&world.handle(), slot);
     let _ = recover_in(world.folder.path(), &world.notices, None);
     if place.spares_others() {
-        other.go_on(&world);
+        other.emit_more(&world);
         other.end(&world);
     }
     assert_nothing_escaped(&world);
@@ -370,7 +379,7 @@ fn torment(seed: u64, place: Where) {
 const STEPS: usize = 15;
 
 /// Prints the seed when a test fails.
-struct SeedReport(u64, Where);
+struct SeedReport(u64, DamagedMemory);
 
 impl Drop for SeedReport {
     fn drop(&mut self) {
@@ -389,7 +398,7 @@ impl Drop for OnDrop<'_> {
 }
 
 /// Makes all sessions but one those of dead recorders.
-fn forsake(handle: &WindowHandle, slot: usize) {
+fn kill_other_recorders(handle: &WindowHandle, slot: usize) {
     for index in (0..SESSIONS_MAX).filter(|index| *index != slot) {
         let session = handle.window().session(index);
         if session.state.load(Ordering::Relaxed) != state::FREE {
@@ -409,22 +418,23 @@ fn control_offset(handle: &WindowHandle, place: usize) -> &'static AtomicU64 {
 fn what_is_recovered_is_never_another_session_s() {
     let world = TestWindow::new();
     let handle = world.handle();
-    let mut other = Other::begin(&world);
-    let recording = world.record(SMALL);
-    other.go_on(&world);
+    let mut other = UnharmedRecording::begin(&world);
+    let recording = world.begin_recording(SMALL);
+    other.emit_more(&world);
     // As a faulty process may leave it.
     let others = control_offset(&handle, 0).load(Ordering::Relaxed);
     control_offset(&handle, 1).store(others, Ordering::Relaxed);
     drop(recording);
-    forsake(&handle, Other::slot(&handle).0);
+    kill_other_recorders(&handle, UnharmedRecording::find_slot(&handle).0);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
     assert!(recovered.iter().all(|one| one.result.is_err()), "{recovered:?}");
     // Its progress is still in the window.
-    let Other { recording, emitted, .. } = other;
+    let UnharmedRecording { recording, emitted, .. } = other;
     world.kill(recording);
     let recovered = recover_in(world.folder.path(), &world.notices, None).expect("a window");
-    assert!(recovered.iter().any(|one| one.folder == world.folder.join(Other::FOLDER)));
-    let values = world.read_snapshot(&world.folder.join(Other::FOLDER), "channel0_0").values;
+    assert!(recovered.iter().any(|one| one.folder == world.folder.join(UnharmedRecording::FOLDER)));
+    let values =
+        world.read_snapshot(&world.folder.join(UnharmedRecording::FOLDER), "channel0_0").values;
     assert!(values.into_iter().eq(0..emitted), "in order");
 }
 
@@ -432,7 +442,7 @@ fn what_is_recovered_is_never_another_session_s() {
 fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
     const EVENTS: u32 = 1000;
     let world = TestWindow::new();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let handle = world.handle();
     let window = handle.window();
     let slot = window.active_sessions().next().expect("a session");
@@ -460,7 +470,7 @@ fn ids_written_over_again_and_again_do_not_grow_the_metadata() {
 #[test]
 fn the_number_of_the_next_event_may_be_anything() {
     let world = TestWindow::new();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let handle = world.handle();
     let slot = handle.window().active_sessions().next().expect("a session");
     handle.window().session(slot).next_id.store(u32::MAX, Ordering::Relaxed);
@@ -475,7 +485,7 @@ fn the_number_of_the_next_event_may_be_anything() {
 #[test]
 fn channels_whose_names_end_like_classes_have_files_of_their_own() {
     let world = TestWindow::new();
-    let channels = [channel("a-1", SMALL), channel("a", SMALL)];
+    let channels = [channel_settings("a-1", SMALL), channel_settings("a", SMALL)];
     let built = Recording::build(world.handle(), &world.session(), &channels);
     let mut recording = built.expect("a recording");
     recording.activate();
@@ -490,21 +500,21 @@ fn channels_whose_names_end_like_classes_have_files_of_their_own() {
 
 #[test]
 fn what_a_slot_says_harms_no_other_session() {
-    (0..12).for_each(|seed| torment(seed, Where::Slots));
+    (0..12).for_each(|seed| damage_while_changing(seed, DamagedMemory::Slots));
 }
 
 #[test]
 fn control_lines_and_tables_harm_no_other_session() {
-    (100..112).for_each(|seed| torment(seed, Where::Controls));
+    (100..112).for_each(|seed| damage_while_changing(seed, DamagedMemory::Controls));
 }
 
 #[test]
 fn a_session_overwritten_and_taken_away_harms_no_other() {
-    (200..212).for_each(|seed| torment(seed, Where::Session));
+    (200..212).for_each(|seed| damage_while_changing(seed, DamagedMemory::Session));
 }
 
 #[test]
 fn no_byte_of_the_window_crashes_a_session_that_changes() {
-    (300..312).for_each(|seed| torment(seed, Where::Tables));
-    (400..412).for_each(|seed| torment(seed, Where::All));
+    (300..312).for_each(|seed| damage_while_changing(seed, DamagedMemory::Tables));
+    (400..412).for_each(|seed| damage_while_changing(seed, DamagedMemory::All));
 }

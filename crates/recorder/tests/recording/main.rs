@@ -11,12 +11,12 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use test_window::{TestWindow, Writer, channel};
+use test_window::{TestWindow, Writer, channel_settings};
 use trackway_abi::window::{DATA_OFFSET, GRANULE_MAP_OFFSET};
 use trackway_recorder::{
     BufferOptions, Line, RecordError, Recording, Stranded, WindowHandle, recover_in, recover_in_as,
 };
-use trackway_testkit::{Random, TemporaryFolder, skipped};
+use trackway_testkit::{Random, TemporaryFolder, report_skipped};
 use trackway_window::WriterPath;
 
 const SMALL: BufferOptions =
@@ -27,7 +27,7 @@ const DEFAULT: BufferOptions =
 #[test]
 fn what_is_committed_is_drained_once_and_in_order() {
     let world = TestWindow::new();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let mut writer = Writer::new(&world.handle());
     for round in 0..100 {
         for _ in 0..round * 7 {
@@ -48,7 +48,7 @@ fn what_is_committed_is_drained_once_and_in_order() {
 #[test]
 fn what_finds_no_room_is_counted_also_at_the_very_start() {
     let world = TestWindow::new();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let mut writer = Writer::new(&world.handle());
     let emitted = 20_000;
     let accepted = (0..emitted).filter(|_| writer.emit(WriterPath::Sequence)).count();
@@ -64,7 +64,7 @@ fn what_finds_no_room_is_counted_also_at_the_very_start() {
 #[test]
 fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
     let world = TestWindow::new();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let mut writer = Writer::new(&world.handle());
     let ways = [WriterPath::Sequence, WriterPath::Claim(0)];
     for way in ways {
@@ -72,7 +72,7 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
         assert_eq!(writer.open_sub_buffer(way), (0, 0));
     }
     let now = trackway_sys::clock::monotonic_ns();
-    let tsc = trackway_sys::clock::tsc();
+    let tsc = trackway_sys::clock::read_tsc();
     recording.begin_epoch(Line { base_tsc: tsc, base_ns: now, multiplier: 1 << 31, span: 1 << 33 });
     for way in ways {
         assert_eq!(writer.open_sub_buffer(way), (1, 1));
@@ -91,7 +91,7 @@ fn a_clock_jump_begins_a_sub_buffer_in_every_region_in_use() {
 #[test]
 fn losses_without_any_record_have_a_stream() {
     let world = TestWindow::new();
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     let handle = world.handle();
     let layout_of = |handle: &WindowHandle| {
         let window = *handle.window();
@@ -108,7 +108,7 @@ fn losses_without_any_record_have_a_stream() {
 #[test]
 fn buffers_grow_while_writers_need_it() {
     let world = TestWindow::new();
-    let mut recording = world.record(DEFAULT);
+    let mut recording = world.begin_recording(DEFAULT);
     let mut writer = Writer::new(&world.handle());
     let used = || world.handle().allocator.bytes_in_use();
     let before = used();
@@ -136,7 +136,7 @@ fn buffers_grow_while_writers_need_it() {
 #[test]
 fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
     let world = TestWindow::new();
-    let mut recording = world.record(BufferOptions { overwrite: true, ..SMALL });
+    let mut recording = world.begin_recording(BufferOptions { overwrite: true, ..SMALL });
     let mut writer = Writer::new(&world.handle());
     let emitted = 50_000_u64;
     for number in 0..emitted {
@@ -161,7 +161,7 @@ fn a_flight_recorder_keeps_the_newest_and_counts_the_rest() {
 fn a_killed_recorder_s_trace_is_completed_exactly_once() {
     for cut in 0..4 {
         let world = TestWindow::new();
-        let mut recording = world.record(SMALL);
+        let mut recording = world.begin_recording(SMALL);
         let mut writer = Writer::new(&world.handle());
         let mut emitted = 0;
         for _ in 0..10 {
@@ -197,7 +197,7 @@ fn a_killed_recorder_s_trace_is_completed_exactly_once() {
 #[test]
 fn only_the_named_trace_is_recovered_and_a_live_one_never() {
     let world = TestWindow::new();
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     let recover = |only: Option<&Path>| {
         recover_in(world.folder.path(), &world.notices, only).map(|recovered| recovered.len())
     };
@@ -217,7 +217,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
     let world = TestWindow::new();
     let mark = |world: &TestWindow| std::fs::read_to_string(world.stream("trackway/complete")).ok();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let mut writer = Writer::new(&world.handle());
     assert!(writer.emit(WriterPath::Sequence) && writer.emit(WriterPath::Sequence));
     recording.tick(&world.notices).unwrap();
@@ -227,7 +227,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
     assert!(said.ends_with(" by=record events=2 lost=0 overwritten=0 damaged=0\n"), "{said}");
 
     std::fs::remove_dir_all(world.trace()).unwrap();
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     recording.finish(&|| true).unwrap();
     assert_eq!(mark(&world), None, "its end was interrupted");
@@ -243,7 +243,7 @@ fn a_trace_is_marked_once_nothing_is_left_in_memory() {
 fn a_named_trace_is_recovered_where_it_is_now() {
     let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     world.kill(recording);
     let moved = world.folder.join("moved");
@@ -260,7 +260,7 @@ fn a_named_trace_is_recovered_where_it_is_now() {
 fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
     let world = TestWindow::new();
     let recover = |only: &Path| recover_in(world.folder.path(), &world.notices, Some(only));
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     let other = TemporaryFolder::new();
     assert!(recover_in(other.path(), &world.notices, None).unwrap().is_empty());
     let mark = world.stream("trackway/complete");
@@ -286,10 +286,10 @@ fn a_named_trace_whose_memory_is_gone_is_all_there_is() {
 fn a_trace_folder_of_another_user_is_not_written_to() {
     // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
-        return skipped("only root can give a folder away");
+        return report_skipped("only root can give a folder away");
     }
     let world = TestWindow::new();
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     assert!(Writer::new(&world.handle()).emit(WriterPath::Sequence));
     world.kill(recording);
     let streams = world.stream("metadata").parent().unwrap().to_owned();
@@ -309,7 +309,7 @@ fn a_slot_is_used_again_with_nothing_of_before() {
     let world = TestWindow::new();
     for _ in 0..40 {
         let _ = std::fs::remove_dir_all(world.trace());
-        let mut recording = world.record(SMALL);
+        let mut recording = world.begin_recording(SMALL);
         let mut writer = Writer::new(&world.handle());
         for _ in 0..1000 {
             assert!(writer.emit(WriterPath::Sequence) && writer.emit(WriterPath::Claim(1)));
@@ -330,7 +330,7 @@ fn region_of(handle: &WindowHandle, way: WriterPath) -> trackway_ring::Region<'s
 }
 
 /// Returns an owner that cannot be proved dead: it is in no entry of the table of processes.
-fn other_user() -> u64 {
+fn unprovable_owner() -> u64 {
     trackway_window::ProcessSlot::NONE.owner_word(1)
 }
 
@@ -338,7 +338,7 @@ fn other_user() -> u64 {
 fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     let world = TestWindow::new();
     let handle = world.handle();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     let mut writer = Writer::new(&handle);
     for _ in 0..3000 {
         writer.emit(WriterPath::Claim(0));
@@ -347,13 +347,13 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
     recording.tick(&world.notices).unwrap();
     assert!(recording.finish(&|| false).unwrap().recorded > 1000);
     // A straggler took it after the session's end, and was stopped before its second check.
-    control.owner.store(other_user(), Ordering::Relaxed);
+    control.owner.store(unprovable_owner(), Ordering::Relaxed);
     assert_ne!(control.commit.load(Ordering::Relaxed), 0);
 
     let record_again = |free: bool| {
         std::fs::remove_dir_all(world.trace()).unwrap();
         world.let_slots_rest();
-        let mut recording = world.record(SMALL);
+        let mut recording = world.begin_recording(SMALL);
         let mut writer = Writer::new(&handle);
         assert!(writer.emit(WriterPath::Claim(1)));
         control.count_discarded(trackway_ring::Discard::Full);
@@ -386,11 +386,11 @@ fn a_region_held_since_before_is_left_alone_and_taken_in_when_it_is_free() {
 fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
     let world = TestWindow::new();
     let handle = world.handle();
-    let recording = world.record(SMALL);
+    let recording = world.begin_recording(SMALL);
     let mut writer = Writer::new(&handle);
     assert!(writer.emit(WriterPath::Claim(0)));
     let control = region_of(&handle, WriterPath::Claim(0)).control;
-    control.owner.store(other_user(), Ordering::Relaxed);
+    control.owner.store(unprovable_owner(), Ordering::Relaxed);
     world.kill(recording);
     let recover = || recover_in(world.folder.path(), &world.notices, None).unwrap();
     let used = || handle.allocator.bytes_in_use();
@@ -409,7 +409,7 @@ fn a_session_that_only_waits_for_a_claimer_is_not_spoken_of_again() {
 fn a_trace_that_cannot_be_opened_keeps_its_events_until_it_can() {
     for of_metadata in [true, false] {
         let world = TestWindow::new();
-        let mut recording = world.record(SMALL);
+        let mut recording = world.begin_recording(SMALL);
         let mut writer = Writer::new(&world.handle());
         assert!((0..100).all(|_| writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).unwrap();
@@ -445,7 +445,8 @@ fn a_path_that_recovery_could_not_read_is_refused() {
         path: world.folder.join("x/".repeat(1024)),
         ..world.session()
     };
-    let refused = Recording::build(world.handle(), &session, &[channel("channel0", SMALL)]);
+    let refused =
+        Recording::build(world.handle(), &session, &[channel_settings("channel0", SMALL)]);
     assert!(refused.is_err_and(|error| error.to_string().contains("longer than 2048 bytes")));
 }
 
@@ -455,11 +456,11 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
     let handle = world.handle();
     let other = world.handle();
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
-    let refused = world.build(world.handle(), SMALL);
+    let refused = world.build_recording(world.handle(), SMALL);
     assert!(refused.is_err_and(|error| error.to_string().contains("locked")));
     other.allocator.file().unlock();
 
-    let mut recording = world.record(DEFAULT);
+    let mut recording = world.begin_recording(DEFAULT);
     let mut writer = Writer::new(&handle);
     assert_eq!(other.allocator.file().try_lock(), Ok(true));
     let mut emitted = 0;
@@ -478,7 +479,7 @@ fn a_recorder_never_waits_for_good_for_the_window_s_lock() {
 }
 
 /// Writes random bytes over the window, as a faulty process would.
-fn scribble(handle: &WindowHandle, random: &mut Random, from: usize, to: usize) {
+fn write_random_bytes(handle: &WindowHandle, random: &mut Random, from: usize, to: usize) {
     for _ in 0..64 {
         let at = from + random.next_below((to - from) as u64) as usize;
         // SAFETY: the range is mapped and backed (the caller's), and bytes are atomics to all.
@@ -493,7 +494,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
         let world = TestWindow::new();
         let mut random = Random::new(seed);
         let overwrite = seed % 3 == 0;
-        let mut recording = world.record(BufferOptions { overwrite, ..SMALL });
+        let mut recording = world.begin_recording(BufferOptions { overwrite, ..SMALL });
         let handle = world.handle();
         let mut writer = Writer::new(&handle);
         let end = handle.window().usable_bytes() as usize;
@@ -508,7 +509,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
             writer.emit(WriterPath::Sequence);
         }
         for _ in 0..20 {
-            scribble(&handle, &mut random, from, to);
+            write_random_bytes(&handle, &mut random, from, to);
             if recording.tick(&world.notices).is_err() {
                 break;
             }
@@ -522,7 +523,7 @@ fn no_byte_in_the_window_crashes_or_hangs_the_recorder() {
 #[test]
 fn a_truncated_window_ends_the_recording_with_an_error() {
     let world = TestWindow::new();
-    let mut recording = world.record(SMALL);
+    let mut recording = world.begin_recording(SMALL);
     recording.tick(&world.notices).unwrap();
     let handle = world.handle();
     std::fs::OpenOptions::new()
@@ -564,16 +565,16 @@ impl Drop for SmallFileSystem {
 #[test]
 fn a_small_file_system_is_respected() {
     let Some(small) = SmallFileSystem::mount("16m") else {
-        return skipped("a tmpfs cannot be mounted here");
+        return report_skipped("a tmpfs cannot be mounted here");
     };
     let world = TestWindow::new();
     let handle = || WindowHandle::open_in(small.0.path(), true).unwrap();
     let huge = BufferOptions { size_bytes: Some(256 << 20), ..DEFAULT };
-    let refused = world.build(handle(), huge);
+    let refused = world.build_recording(handle(), huge);
     assert!(matches!(refused, Err(RecordError::Memory(bytes, ..)) if bytes >= 256 << 20));
     assert!(handle().allocator.bytes_in_use() <= 1 << 20, "what was taken is given back");
 
-    let mut recording = world.build(handle(), DEFAULT).unwrap();
+    let mut recording = world.build_recording(handle(), DEFAULT).unwrap();
     recording.activate();
     let mut writer = Writer::new(&handle());
     for _ in 0..40 {

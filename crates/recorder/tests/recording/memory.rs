@@ -5,25 +5,30 @@ use trackway_recorder::{BufferOptions, ChannelSettings, Recording};
 use trackway_window::WriterPath;
 
 use crate::DEFAULT;
-use crate::test_window::{TestWindow, Writer, channel};
+use crate::test_window::{TestWindow, Writer, channel_settings};
 
 /// Begins a session with memory for a few claims only, as on a machine of many CPUs, by sub-buffers
 /// of two mebibytes.
-fn lean(world: &TestWindow) -> Recording {
+fn begin_lean_recording(world: &TestWindow) -> Recording {
     let large = BufferOptions { sub_buffers: Some(2), ..DEFAULT };
-    let settings = ChannelSettings { starts_small: true, ..channel("channel0", large) };
+    let settings = ChannelSettings { starts_small: true, ..channel_settings("channel0", large) };
     let built = Recording::build(world.handle(), &world.session(), &[settings]);
     let mut recording = built.expect("a recording");
     recording.activate();
     recording
 }
 
-fn used(world: &TestWindow) -> u64 {
+fn window_bytes_in_use(world: &TestWindow) -> u64 {
     world.handle().allocator.bytes_in_use()
 }
 
 /// Emits `count` values without a loss.
-fn emit(world: &TestWindow, recording: &mut Recording, writer: &mut Writer, count: usize) {
+fn emit_without_loss(
+    world: &TestWindow,
+    recording: &mut Recording,
+    writer: &mut Writer,
+    count: usize,
+) {
     for burst in 0..count.div_ceil(1000) {
         for _ in 0..(count - burst * 1000).min(1000) {
             assert!(writer.emit(WriterPath::Sequence), "there is room");
@@ -33,7 +38,7 @@ fn emit(world: &TestWindow, recording: &mut Recording, writer: &mut Writer, coun
 }
 
 /// Waits until open sub-buffers are written, too.
-fn settle(world: &TestWindow, recording: &mut Recording) {
+fn wait_for_flush(world: &TestWindow, recording: &mut Recording) {
     std::thread::sleep(std::time::Duration::from_millis(550));
     recording.tick(&world.notices).unwrap();
 }
@@ -41,9 +46,9 @@ fn settle(world: &TestWindow, recording: &mut Recording) {
 #[test]
 fn what_a_burst_needed_is_given_back_and_had_again() {
     let world = TestWindow::new();
-    let mut recording = world.record(DEFAULT);
+    let mut recording = world.begin_recording(DEFAULT);
     let mut writer = Writer::new(&world.handle());
-    let begin = used(&world);
+    let begin = window_bytes_in_use(&world);
     let mut emitted = 0;
     for round in 0..4 {
         // More than the region begins with in one go, so that it grows.
@@ -53,19 +58,23 @@ fn what_a_burst_needed_is_given_back_and_had_again() {
             recording.tick(&world.notices).unwrap();
         }
         emitted += 6 * 180_000 - lost;
-        assert!(used(&world) >= begin, "round {round}");
-        settle(&world, &mut recording);
+        assert!(window_bytes_in_use(&world) >= begin, "round {round}");
+        wait_for_flush(&world, &mut recording);
         let generation = writer.generation();
         recording.trim();
         recording.trim();
-        assert!(used(&world) <= begin, "round {round}: {} of {begin}", used(&world));
+        assert!(
+            window_bytes_in_use(&world) <= begin,
+            "round {round}: {} of {begin}",
+            window_bytes_in_use(&world)
+        );
         if lost > 0 {
             assert!(writer.generation() > generation, "round {round}");
         }
         // A trickle needs no more.
-        emit(&world, &mut recording, &mut writer, 100);
+        emit_without_loss(&world, &mut recording, &mut writer, 100);
         emitted += 100;
-        assert!(used(&world) <= begin + GRANULE_BYTES, "round {round}");
+        assert!(window_bytes_in_use(&world) <= begin + GRANULE_BYTES, "round {round}");
     }
     let summary = recording.finish(&|| false).unwrap();
     assert_eq!(summary.recorded, emitted as u64);
@@ -77,28 +86,28 @@ fn what_a_burst_needed_is_given_back_and_had_again() {
 #[test]
 fn an_open_sub_buffer_goes_on_in_other_memory() {
     let world = TestWindow::new();
-    let mut recording = lean(&world);
-    let begin = used(&world);
+    let mut recording = begin_lean_recording(&world);
+    let begin = window_bytes_in_use(&world);
     let mut writer = Writer::new(&world.handle());
     let mut expected = Vec::new();
     for round in 0..4 {
         let first = writer.request_memory();
         assert!(!writer.emit(WriterPath::Sequence), "round {round}: there is no memory at all");
         recording.tick(&world.notices).unwrap();
-        assert!(used(&world) > begin);
+        assert!(window_bytes_in_use(&world) > begin);
         // The second sub-buffer is open then.
         let count = if round == 0 { 200_000 } else { 10 };
-        emit(&world, &mut recording, &mut writer, count);
+        emit_without_loss(&world, &mut recording, &mut writer, count);
         expected.extend((first + 1..).take(count));
-        settle(&world, &mut recording);
+        wait_for_flush(&world, &mut recording);
         // It is not idle until nothing has happened between two polls.
         recording.trim();
-        assert!(used(&world) > begin, "round {round}");
+        assert!(window_bytes_in_use(&world) > begin, "round {round}");
         if round == 3 {
             break;
         }
         recording.trim();
-        assert_eq!(used(&world), begin, "round {round}");
+        assert_eq!(window_bytes_in_use(&world), begin, "round {round}");
     }
     // Recovery finds the contents of the sub-buffer when the recorder is killed.
     expected.push(writer.next());
@@ -114,12 +123,12 @@ fn an_open_sub_buffer_goes_on_in_other_memory() {
 #[test]
 fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
     let world = TestWindow::new();
-    let mut recording = lean(&world);
+    let mut recording = begin_lean_recording(&world);
     let mut writer = Writer::new(&world.handle());
     writer.request_memory();
     recording.tick(&world.notices).unwrap();
-    emit(&world, &mut recording, &mut writer, 10);
-    settle(&world, &mut recording);
+    emit_without_loss(&world, &mut recording, &mut writer, 10);
+    wait_for_flush(&world, &mut recording);
     (0..2).for_each(|_| recording.trim());
     assert!(!writer.emit(WriterPath::Sequence));
     world.kill(recording);
@@ -131,8 +140,8 @@ fn a_recorder_killed_after_it_gave_all_back_has_lost_nothing() {
 #[test]
 fn a_claim_that_is_held_keeps_its_memory() {
     let world = TestWindow::new();
-    let mut recording = lean(&world);
-    let begin = used(&world);
+    let mut recording = begin_lean_recording(&world);
+    let begin = window_bytes_in_use(&world);
     let mut writer = Writer::new(&world.handle());
     // A burst by claim, which its region grows for.
     let mut claimed = Vec::new();
@@ -143,15 +152,15 @@ fn a_claim_that_is_held_keeps_its_memory() {
         }
         recording.tick(&world.notices).unwrap();
     }
-    let grown = used(&world);
+    let grown = window_bytes_in_use(&world);
     assert!(grown > begin, "{grown}");
-    settle(&world, &mut recording);
-    let held = writer.hold(WriterPath::Claim(0));
+    wait_for_flush(&world, &mut recording);
+    let held = writer.hold_claim(WriterPath::Claim(0));
     (0..3).for_each(|_| recording.trim());
-    assert_eq!(used(&world), grown, "somebody may write there");
+    assert_eq!(window_bytes_in_use(&world), grown, "somebody may write there");
     drop(held);
     (0..2).for_each(|_| recording.trim());
-    assert_eq!(used(&world), begin);
+    assert_eq!(window_bytes_in_use(&world), begin);
     claimed.push(writer.next());
     assert!(writer.emit(WriterPath::Claim(0)), "what it began with is still there");
     recording.finish(&|| false).unwrap();

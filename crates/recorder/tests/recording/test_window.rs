@@ -15,7 +15,7 @@ use trackway_testkit::{Records, TemporaryFolder};
 use trackway_window::{MappedMemory, SessionLayout, Window, WriterPath};
 
 /// Size of the fake event's payload.
-const BODY_BYTES: usize = 8;
+const PAYLOAD_BYTES: usize = 8;
 
 pub(crate) struct TestWindow {
     pub(crate) folder: TemporaryFolder,
@@ -43,16 +43,16 @@ impl TestWindow {
     }
 
     /// Builds a session with one channel.
-    pub(crate) fn build(
+    pub(crate) fn build_recording(
         &self,
         handle: WindowHandle,
         buffers: BufferOptions,
     ) -> Result<Recording, RecordError> {
-        Recording::build(handle, &self.session(), &[channel("channel0", buffers)])
+        Recording::build(handle, &self.session(), &[channel_settings("channel0", buffers)])
     }
 
-    pub(crate) fn record(&self, buffers: BufferOptions) -> Recording {
-        let mut recording = self.build(self.handle(), buffers).expect("a recording");
+    pub(crate) fn begin_recording(&self, buffers: BufferOptions) -> Recording {
+        let mut recording = self.build_recording(self.handle(), buffers).expect("a recording");
         recording.activate();
         recording
     }
@@ -91,22 +91,22 @@ impl TestWindow {
     }
 
     /// Reads a stream's file; returns empty contents if there is none.
-    pub(crate) fn read(&self, name: &str) -> Contents {
-        Contents::of(&self.stream(name))
+    pub(crate) fn read(&self, name: &str) -> StreamContents {
+        StreamContents::of(&self.stream(name))
     }
 
     /// Reads a stream of a snapshot.
-    pub(crate) fn read_snapshot(&self, snapshot: &Path, name: &str) -> Contents {
+    pub(crate) fn read_snapshot(&self, snapshot: &Path, name: &str) -> StreamContents {
         let streams = self.streams();
         let place = streams.strip_prefix(self.trace()).expect("below the trace");
-        Contents::of(&snapshot.join(place).join(name))
+        StreamContents::of(&snapshot.join(place).join(name))
     }
 }
 
-impl Contents {
+impl StreamContents {
     fn of(path: &Path) -> Self {
         let bytes = std::fs::read(path).unwrap_or_default();
-        let mut contents = Contents::default();
+        let mut contents = StreamContents::default();
         let mut rest = &bytes[..];
         while !rest.is_empty() {
             let word =
@@ -115,7 +115,7 @@ impl Contents {
             let (begin, end) = (word(32), word(40));
             let (content, packet) = (word(48) as usize / 8, word(56) as usize / 8);
             assert!(begin <= end && begin >= contents.end_ts, "packets in the order of time");
-            let mut records = Records::new(&rest[84..content], begin, |_, _| Some(BODY_BYTES));
+            let mut records = Records::new(&rest[84..content], begin, |_, _| Some(PAYLOAD_BYTES));
             for record in records.by_ref() {
                 assert!(record.header.timestamp_ns <= end);
                 contents.values.push(u64::from_le_bytes(record.body.try_into().expect("8 bytes")));
@@ -133,7 +133,7 @@ impl Contents {
 }
 
 /// Returns the settings of a channel for the events of `app`.
-pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
+pub(crate) fn channel_settings(name: &str, buffers: BufferOptions) -> ChannelSettings {
     ChannelSettings {
         name: name.into(),
         buffers: buffers.plan().expect("sizes"),
@@ -145,7 +145,7 @@ pub(crate) fn channel(name: &str, buffers: BufferOptions) -> ChannelSettings {
 
 /// The contents of a stream.
 #[derive(Debug, Default)]
-pub(crate) struct Contents {
+pub(crate) struct StreamContents {
     pub(crate) values: Vec<u64>,
     pub(crate) sequences: Vec<u64>,
     /// When the packets begin, ns.
@@ -154,7 +154,7 @@ pub(crate) struct Contents {
     end_ts: u64,
 }
 
-impl Contents {
+impl StreamContents {
     pub(crate) fn packets(&self) -> usize {
         self.sequences.len()
     }
@@ -182,7 +182,7 @@ impl Writer {
         let layout = SessionLayout::read(&window, index).expect("its layout");
         let mut buffer = [0; 256];
         let mut encoder = Encoder::new(&mut buffer, b"app", b"value", 6).expect("a name");
-        encoder.field(b"n", Shape::Scalar, Some(Scalar::U64), 0, 0).expect("a field");
+        encoder.add_field(b"n", Shape::Scalar, Some(Scalar::U64), 0, 0).expect("a field");
         let encoded = encoder.finish();
         let event = window.intern_event(encoded).expect("room") as usize;
         let heading = Heading::read(encoded).expect("what was encoded");
@@ -236,7 +236,7 @@ impl Writer {
     }
 
     /// Takes the region's claim until the result is dropped.
-    pub(crate) fn hold(&self, way: WriterPath) -> Claim<'static> {
+    pub(crate) fn hold_claim(&self, way: WriterPath) -> Claim<'static> {
         let region = self.layout.region(&self.window, 0, way).expect("CPU 0");
         Claim::take(region, 1).expect("nobody else")
     }
@@ -252,13 +252,13 @@ impl Writer {
         let memory = MappedMemory(self.window);
         for _ in 0..2 {
             let expected = region.expected();
-            match region.plan_record(expected, monotonic_ns(), self.id, BODY_BYTES) {
+            match region.plan_record(expected, monotonic_ns(), self.id, PAYLOAD_BYTES) {
                 Ok((plan, header)) => {
                     // SAFETY: 32 bytes lie before the body, and words after it.
                     unsafe {
                         write_header(bytes.as_mut_ptr().add(32), self.id, plan.timestamp, header);
                         let source = bytes.as_ptr().add(32 - header);
-                        claim.commit(&plan, &memory, source, header + BODY_BYTES);
+                        claim.commit(&plan, &memory, source, header + PAYLOAD_BYTES);
                     }
                     return true;
                 }

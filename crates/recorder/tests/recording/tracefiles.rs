@@ -10,19 +10,19 @@ use trackway_recorder::{
 use trackway_testkit::Random;
 use trackway_window::{SessionLayout, WriterPath};
 
-use crate::test_window::{Contents, TestWindow, Writer, channel};
+use crate::test_window::{StreamContents, TestWindow, Writer, channel_settings};
 
 /// Sub-buffers of 4 KiB.
 const SMALL: BufferOptions =
     BufferOptions { size_bytes: Some(64 << 10), sub_buffers: Some(16), overwrite: false };
 const SUB_BYTES: u64 = 4 << 10;
 
-fn cut(name: &str, size_bytes: u64, count: u64) -> ChannelSettings {
+fn channel_with_tracefiles(name: &str, size_bytes: u64, count: u64) -> ChannelSettings {
     let tracefiles = Tracefiles { size_bytes, count };
-    ChannelSettings { tracefiles, ..channel(name, SMALL) }
+    ChannelSettings { tracefiles, ..channel_settings(name, SMALL) }
 }
 
-fn record(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
+fn begin_recording(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
     let built = Recording::build(world.handle(), &world.session(), channels);
     let mut recording = built.expect("a recording");
     recording.activate();
@@ -31,7 +31,7 @@ fn record(world: &TestWindow, channels: &[ChannelSettings]) -> Recording {
 
 /// Returns the numbers of the files of a stream, in order; there is an index for each, and for no
 /// other.
-fn numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
+fn file_numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
     let numbers = |folder, end: &str| {
         let entries = fs::read_dir(folder).expect("a folder").flatten();
         let names = entries.map(|entry| entry.file_name().into_string().expect("a name"));
@@ -49,9 +49,9 @@ fn numbers(world: &TestWindow, stem: &str) -> Vec<u64> {
 
 /// Returns the contents of all files of a stream in order; each is within its bounds, and so is
 /// their number. Packets have numbers without a gap, and each begins later than the one before.
-fn read(world: &TestWindow, stem: &str, bounds: Tracefiles) -> Contents {
-    let mut all = Contents::default();
-    let files = numbers(world, stem);
+fn read_stream_files(world: &TestWindow, stem: &str, bounds: Tracefiles) -> StreamContents {
+    let mut all = StreamContents::default();
+    let files = file_numbers(world, stem);
     assert!(bounds.count == 0 || files.len() as u64 <= bounds.count, "{files:?}");
     for pair in files.windows(2) {
         assert_eq!(pair[0] + 1, pair[1], "{files:?}");
@@ -74,7 +74,7 @@ fn read(world: &TestWindow, stem: &str, bounds: Tracefiles) -> Contents {
 }
 
 /// Checks that the newest so many values are there, and the missing ones are counted.
-fn assert_newest(contents: &Contents, emitted: u64, summary: &Summary) {
+fn assert_newest(contents: &StreamContents, emitted: u64, summary: &Summary) {
     let kept = contents.values.len() as u64;
     assert!(contents.values.iter().copied().eq(emitted - kept..emitted), "{:?}", contents.values);
     assert_eq!((summary.recorded, summary.deleted), (emitted, emitted - kept));
@@ -85,7 +85,8 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
     for (size, count) in [(SUB_BYTES, 1), (SUB_BYTES, 3), (10_000, 2), (3 * SUB_BYTES, 5)] {
         let bounds = Tracefiles { size_bytes: size, count };
         let world = TestWindow::new();
-        let mut recording = record(&world, &[cut("channel0", size, count)]);
+        let mut recording =
+            begin_recording(&world, &[channel_with_tracefiles("channel0", size, count)]);
         let mut writer = Writer::new(&world.handle());
         let mut random = Random::new(size + count);
         let mut emitted = 0;
@@ -95,13 +96,13 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
                 emitted += 1;
             }
             recording.tick(&world.notices).expect("a look");
-            read(&world, "channel0_0", bounds);
+            read_stream_files(&world, "channel0_0", bounds);
         }
         let bytes = recording.totals().bytes;
         assert!(bytes < (64 << 10) + size * count, "{bytes} of {size} × {count}");
         let summary = recording.finish(&|| false).expect("a trace");
-        assert_newest(&read(&world, "channel0_0", bounds), emitted, &summary);
-        assert!(summary.deleted > 0 && numbers(&world, "channel0_0")[0] > 5);
+        assert_newest(&read_stream_files(&world, "channel0_0", bounds), emitted, &summary);
+        assert!(summary.deleted > 0 && file_numbers(&world, "channel0_0")[0] > 5);
     }
 }
 
@@ -109,22 +110,24 @@ fn what_is_on_the_disk_is_bounded_at_any_time() {
 fn files_without_a_number_are_all_kept() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 0 };
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, 0)]);
+    let mut recording =
+        begin_recording(&world, &[channel_with_tracefiles("channel0", bounds.size_bytes, 0)]);
     let mut writer = Writer::new(&world.handle());
     for _ in 0..20 {
         (0..2000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
     let summary = recording.finish(&|| false).expect("a trace");
-    assert_newest(&read(&world, "channel0_0", bounds), 40_000, &summary);
-    assert!(numbers(&world, "channel0_0").len() > 20 && summary.deleted == 0);
+    assert_newest(&read_stream_files(&world, "channel0_0", bounds), 40_000, &summary);
+    assert!(file_numbers(&world, "channel0_0").len() > 20 && summary.deleted == 0);
 }
 
 #[test]
 fn a_slow_stream_is_in_the_order_of_its_packets() {
     let bounds = Tracefiles { size_bytes: SUB_BYTES, count: 4 };
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 4)]);
+    let mut recording =
+        begin_recording(&world, &[channel_with_tracefiles("channel0", SUB_BYTES, 4)]);
     let mut writer = Writer::new(&world.handle());
     // Each record is a packet, many of them without a length.
     for _ in 0..300 {
@@ -133,7 +136,7 @@ fn a_slow_stream_is_in_the_order_of_its_packets() {
         recording.start();
     }
     let summary = recording.finish(&|| false).expect("a trace");
-    assert_newest(&read(&world, "channel0_0", bounds), 300, &summary);
+    assert_newest(&read_stream_files(&world, "channel0_0", bounds), 300, &summary);
     assert!(summary.deleted > 0);
 }
 
@@ -141,7 +144,10 @@ fn a_slow_stream_is_in_the_order_of_its_packets() {
 fn losses_are_counted_across_files() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 2 };
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
+    let mut recording = begin_recording(
+        &world,
+        &[channel_with_tracefiles("channel0", bounds.size_bytes, bounds.count)],
+    );
     let mut writer = Writer::new(&world.handle());
     let mut lost = 0;
     for _ in 0..5 {
@@ -150,7 +156,7 @@ fn losses_are_counted_across_files() {
         recording.tick(&world.notices).expect("a look");
     }
     let summary = recording.finish(&|| false).expect("a trace");
-    let contents = read(&world, "channel0_0", bounds);
+    let contents = read_stream_files(&world, "channel0_0", bounds);
     assert!(lost > 1000);
     assert_eq!((summary.lost, contents.discarded), (lost, lost));
     assert_eq!(summary.recorded + lost, 50_000);
@@ -160,9 +166,12 @@ fn losses_are_counted_across_files() {
 #[test]
 fn channels_are_cut_each_as_it_was_asked_for() {
     let world = TestWindow::new();
-    let channels =
-        [cut("some", SUB_BYTES, 2), channel("whole", SMALL), cut("more", 3 * SUB_BYTES, 0)];
-    let mut recording = record(&world, &channels);
+    let channels = [
+        channel_with_tracefiles("some", SUB_BYTES, 2),
+        channel_settings("whole", SMALL),
+        channel_with_tracefiles("more", 3 * SUB_BYTES, 0),
+    ];
+    let mut recording = begin_recording(&world, &channels);
     let handle = world.handle();
     let mut writers: Vec<_> = (0..3).map(|place| Writer::in_channel(&handle, place)).collect();
     for _ in 0..10 {
@@ -172,11 +181,12 @@ fn channels_are_cut_each_as_it_was_asked_for() {
         recording.tick(&world.notices).expect("a look");
     }
     recording.finish(&|| false).expect("a trace");
-    let some = read(&world, "some_0", Tracefiles { size_bytes: SUB_BYTES, count: 2 });
+    let some = read_stream_files(&world, "some_0", Tracefiles { size_bytes: SUB_BYTES, count: 2 });
     assert!(some.values.len() < 1000 && some.values.last() == Some(&9999));
     assert_eq!(world.read("whole-1_0").values.len(), 10_000);
-    assert!(numbers(&world, "whole-1_0").is_empty());
-    let more = read(&world, "more-2_0", Tracefiles { size_bytes: 3 * SUB_BYTES, count: 0 });
+    assert!(file_numbers(&world, "whole-1_0").is_empty());
+    let more =
+        read_stream_files(&world, "more-2_0", Tracefiles { size_bytes: 3 * SUB_BYTES, count: 0 });
     assert_eq!(more.values.len(), 10_000);
 }
 
@@ -184,24 +194,35 @@ fn channels_are_cut_each_as_it_was_asked_for() {
 fn what_is_cleared_begins_anew() {
     let bounds = Tracefiles { size_bytes: SUB_BYTES, count: 3 };
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", SUB_BYTES, 3)]);
+    let mut recording =
+        begin_recording(&world, &[channel_with_tracefiles("channel0", SUB_BYTES, 3)]);
     let mut writer = Writer::new(&world.handle());
     (0..3000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     recording.tick(&world.notices).expect("a look");
     recording.clear(true).expect("cleared");
-    assert!(numbers(&world, "channel0_0").is_empty());
+    assert!(file_numbers(&world, "channel0_0").is_empty());
     (0..50).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     let summary = recording.finish(&|| false).expect("a trace");
-    assert_eq!(numbers(&world, "channel0_0"), [0]);
+    assert_eq!(file_numbers(&world, "channel0_0"), [0]);
     assert_eq!((summary.recorded, summary.deleted), (50, 0));
-    assert_eq!(read(&world, "channel0_0", bounds).values, (3000..3050).collect::<Vec<_>>());
+    assert_eq!(
+        read_stream_files(&world, "channel0_0", bounds).values,
+        (3000..3050).collect::<Vec<_>>()
+    );
 }
 
 /// Returns the results after a recorder was killed after so many ticks, and recovered after
 /// `after`.
-fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (Contents, Summary) {
+fn kill_and_recover(
+    bounds: Tracefiles,
+    ticks: usize,
+    after: impl Fn(&TestWindow),
+) -> (StreamContents, Summary) {
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
+    let mut recording = begin_recording(
+        &world,
+        &[channel_with_tracefiles("channel0", bounds.size_bytes, bounds.count)],
+    );
     let mut writer = Writer::new(&world.handle());
     for _ in 0..ticks {
         (0..1000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
@@ -215,7 +236,7 @@ fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (
     let [recovered] = &recovered[..] else { panic!("one session: {recovered:?}") };
     let summary = recovered.result.as_ref().expect("a trace").clone();
     assert_eq!(summary.damaged, 0, "{summary:?}");
-    let contents = read(&world, "channel0_0", bounds);
+    let contents = read_stream_files(&world, "channel0_0", bounds);
     let (kept, emitted) = (contents.values.len() as u64, (ticks as u64 + 2) * 1000);
     assert!(contents.values.iter().copied().eq(emitted - kept..emitted), "{:?}", contents.values);
     (contents, summary)
@@ -225,19 +246,19 @@ fn recovered(bounds: Tracefiles, ticks: usize, after: impl Fn(&TestWindow)) -> (
 fn what_a_killed_recorder_left_is_recovered_within_the_same_bounds() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 3 };
     for ticks in 0..8 {
-        let (contents, summary) = recovered(bounds, ticks, |_| {});
+        let (contents, summary) = kill_and_recover(bounds, ticks, |_| {});
         assert!(summary.recorded >= 2000 && !contents.values.is_empty());
     }
     // All that fit.
-    assert!(recovered(bounds, 5, |_| {}).0.values.len() > 1000);
+    assert!(kill_and_recover(bounds, 5, |_| {}).0.values.len() > 1000);
 }
 
 #[test]
 fn a_packet_that_was_half_written_is_cut_off() {
     use std::io::Write as _;
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 3 };
-    recovered(bounds, 4, |world| {
-        let current = *numbers(world, "channel0_0").last().expect("a file");
+    kill_and_recover(bounds, 4, |world| {
+        let current = *file_numbers(world, "channel0_0").last().expect("a file");
         let path = world.stream(&format!("channel0_0.{current}"));
         let mut file = fs::OpenOptions::new().append(true).open(path).expect("a file");
         file.write_all(&[0xc1; 1000]).expect("a file");
@@ -249,8 +270,8 @@ fn a_rotation_that_was_cut_short_is_repaired() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 3 };
     // The next file was made: without anything, without an index, with half a packet, with all.
     for (data, index) in [(0, Some(0)), (0, None), (100, Some(16)), (88, Some(16 + 72))] {
-        recovered(bounds, 4, |world| {
-            let files = numbers(world, "channel0_0");
+        kill_and_recover(bounds, 4, |world| {
+            let files = file_numbers(world, "channel0_0");
             let next = format!("channel0_0.{}", files.last().expect("a file") + 1);
             let whole = fs::read(world.stream(&format!("channel0_0.{}", files[0])));
             let whole = whole.expect("a file");
@@ -271,8 +292,8 @@ fn a_rotation_that_was_cut_short_is_repaired() {
 fn a_stream_of_one_file_that_had_gone_for_the_next_begins_anew() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 1 };
     for has_next in [false, true] {
-        let (contents, _) = recovered(bounds, 3, |world| {
-            let [current] = numbers(world, "channel0_0")[..] else { panic!("one file") };
+        let (contents, _) = kill_and_recover(bounds, 3, |world| {
+            let [current] = file_numbers(world, "channel0_0")[..] else { panic!("one file") };
             fs::remove_file(world.stream(&format!("channel0_0.{current}"))).expect("a file");
             fs::remove_file(world.index(&format!("channel0_0.{current}"))).expect("a file");
             if has_next {
@@ -288,14 +309,17 @@ fn a_stream_of_one_file_that_had_gone_for_the_next_begins_anew() {
 fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 6 };
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
+    let mut recording = begin_recording(
+        &world,
+        &[channel_with_tracefiles("channel0", bounds.size_bytes, bounds.count)],
+    );
     let handle = world.handle();
     let mut writer = Writer::new(&handle);
     for _ in 0..10 {
         (0..1000).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
         recording.tick(&world.notices).expect("a look");
     }
-    assert_eq!(numbers(&world, "channel0_0").len(), 6);
+    assert_eq!(file_numbers(&world, "channel0_0").len(), 6);
     // A packet more.
     (0..10).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     let window = *handle.window();
@@ -307,7 +331,7 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
     world.kill(recording);
     let recovered = recover_in(world.folder.path(), &Notices::in_memory(), None).expect("a window");
     assert!(recovered[0].result.is_ok(), "{recovered:?}");
-    let contents = read(&world, "channel0_0", bounds);
+    let contents = read_stream_files(&world, "channel0_0", bounds);
     assert!(contents.values.len() > 2000 && contents.values.last() == Some(&10_009));
 }
 
@@ -315,7 +339,10 @@ fn bounds_that_somebody_wrote_over_delete_no_more_than_what_comes_takes() {
 fn a_file_that_cannot_be_begun_is_tried_again() {
     let bounds = Tracefiles { size_bytes: 2 * SUB_BYTES, count: 2 };
     let world = TestWindow::new();
-    let mut recording = record(&world, &[cut("channel0", bounds.size_bytes, bounds.count)]);
+    let mut recording = begin_recording(
+        &world,
+        &[channel_with_tracefiles("channel0", bounds.size_bytes, bounds.count)],
+    );
     let mut writer = Writer::new(&world.handle());
     let mut emit = |count| (0..count).for_each(|_| assert!(writer.emit(WriterPath::Sequence)));
     emit(100);
@@ -332,5 +359,5 @@ fn a_file_that_cannot_be_begun_is_tried_again() {
     recording.tick(&world.notices).expect("a look");
     emit(1000);
     let summary = recording.finish(&|| false).expect("a trace");
-    assert_newest(&read(&world, "channel0_0", bounds), 3100, &summary);
+    assert_newest(&read_stream_files(&world, "channel0_0", bounds), 3100, &summary);
 }

@@ -1,7 +1,7 @@
 //! The consumer: Algorithms 5 to 8, and what is left of those who died.
 
 use super::equations::{
-    buffer_full, committed_before, round, sub_buffer_ready, sub_buffer_written,
+    buffer_full, committed_before, round_of, sub_buffer_ready, sub_buffer_written,
 };
 use super::{Buffer, Mode, Reference, header};
 use crate::Memory;
@@ -109,7 +109,7 @@ impl Buffer<'_> {
         }
         let reference = Reference::from_word(word);
         let at = self.place(reference.place).ok_or(TryAgain)?;
-        let is_of_round = !reference.is_used && reference.round == round(geometry, position);
+        let is_of_round = !reference.is_used && reference.round == round_of(geometry, position);
         if self.mode == Mode::FlightRecorder && !is_of_round {
             return Err(TryAgain);
         }

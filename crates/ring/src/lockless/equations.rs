@@ -16,7 +16,7 @@ const fn sub_buffer_bits(geometry: Geometry) -> u32 {
 
 /// Returns the bits of a commit counter that [`committed_before`] can have too: the paper's mask
 /// from 0 to `wbits - nsbbits`.
-const fn comparable(geometry: Geometry, commit: u64) -> u64 {
+const fn comparable_bits(geometry: Geometry, commit: u64) -> u64 {
     commit & u64::MAX >> sub_buffer_bits(geometry)
 }
 
@@ -27,7 +27,7 @@ pub const fn committed_before(geometry: Geometry, count: u64) -> u64 {
 }
 
 /// Returns the number of rounds through the buffer at `count`, modulo 2^31: a reference's tag.
-pub const fn round(geometry: Geometry, count: u64) -> u32 {
+pub const fn round_of(geometry: Geometry, count: u64) -> u32 {
     (count >> (sub_buffer_bits(geometry) + geometry.sub_shift())) as u32 & 0x7fff_ffff
 }
 
@@ -42,13 +42,13 @@ pub const fn buffer_full(geometry: Geometry, write_count: u64, read_count: u64) 
 /// `read_commit`, is whole.
 pub const fn sub_buffer_ready(geometry: Geometry, read_count: u64, read_commit: u64) -> bool {
     let whole = read_commit.wrapping_sub(geometry.sub_bytes());
-    committed_before(geometry, read_count) == comparable(geometry, whole)
+    committed_before(geometry, read_count) == comparable_bits(geometry, whole)
 }
 
 /// Equation (3), *Fully Committed*: everything of the rounds before is committed in the sub-buffer
 /// at `write_count`, whose commit seq is `write_commit`.
 pub const fn fully_committed(geometry: Geometry, write_count: u64, write_commit: u64) -> bool {
-    committed_before(geometry, write_count) == comparable(geometry, write_commit)
+    committed_before(geometry, write_count) == comparable_bits(geometry, write_commit)
 }
 
 /// Equation (4), *Sub-buffer Written*: the sub-buffer at `read_count` is the one being written.

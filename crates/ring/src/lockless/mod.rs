@@ -50,7 +50,7 @@ pub mod equations;
 mod producer;
 
 pub use consumer::{Got, Hole, Poll, TryAgain};
-pub use producer::{Lost, Slot};
+pub use producer::{LossReason, Slot};
 
 use crate::Geometry;
 use crate::primitive::{AtomicU32, AtomicU64};
@@ -283,7 +283,7 @@ impl Buffer<'_> {
             sub_buffer.commit_seq.store(committed, Relaxed);
             sub_buffer.records.store(0, Relaxed);
             sub_buffer.delivered.store(0, Relaxed);
-            let round = equations::round(geometry, start.wrapping_sub(1));
+            let round = equations::round_of(geometry, start.wrapping_sub(1));
             let reference = Reference { place, is_used: false, round };
             sub_buffer.reference.store(reference.to_word(), Relaxed);
         }

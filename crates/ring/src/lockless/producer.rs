@@ -3,7 +3,7 @@
 use trackway_abi::record::EXTENDED_BYTES;
 use trackway_abi::region::SUB_HEADER_BYTES;
 
-use super::equations::{buffer_full, committed_before, fully_committed, round};
+use super::equations::{buffer_full, committed_before, fully_committed, round_of};
 use super::{Buffer, Mode, Reference, Store, SubBuffer, USED, header};
 use crate::primitive::Ordering;
 use crate::writer::header_bytes;
@@ -27,7 +27,7 @@ pub struct Slot {
 
 /// Why an event has no slot. It was counted, unless the session ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Lost {
+pub enum LossReason {
     /// The buffer is full (discard mode).
     Full,
     /// Slots of the round before are not committed: so much was written while a producer was
@@ -44,11 +44,11 @@ pub enum Lost {
 const TRIES_MAX: usize = 10_000;
 
 /// Why there is no slot at a write count.
-enum Refused {
+enum ReserveRefusal {
     /// Write count is another by now.
     TryAgain,
     /// There is none to be had.
-    Lost(Lost),
+    Lost(LossReason),
 }
 
 /// The further actions of a reservation after taking a slot: the paper's `buffer_switch_flags`.
@@ -63,7 +63,7 @@ struct Switch {
 }
 
 /// A reservation that was tried: the result of Algorithm 1.
-struct Tried {
+struct TriedReservation {
     /// Write count on which it rests.
     write_count: u64,
     /// Start of the slot: write count, or the end of the next sub-buffer's header.
@@ -101,19 +101,19 @@ impl Buffer<'_> {
         mut now: impl FnMut() -> u64,
         goes_on: impl Fn() -> bool,
         (id, body_bytes, epoch): (u32, usize, u64),
-    ) -> Result<Slot, Lost> {
+    ) -> Result<Slot, LossReason> {
         let mut tries = 0;
         let tried = loop {
             // A process that writes over the counters could go on for ever.
             tries += 1;
             if tries > TRIES_MAX {
                 self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
-                return Err(Lost::Full);
+                return Err(LossReason::Full);
             }
             let tried = match self.try_reserve(&mut now, &goes_on, id, body_bytes) {
                 Ok(tried) => tried,
-                Err(Refused::TryAgain) => continue,
-                Err(Refused::Lost(lost)) => return Err(lost),
+                Err(ReserveRefusal::TryAgain) => continue,
+                Err(ReserveRefusal::Lost(lost)) => return Err(lost),
             };
             // ORDERING: Release pairs with the Acquire in `try_reserve`: who reserves behind us has
             // seen our reservation before it reads the clock. Acquire is that load's, which this
@@ -128,7 +128,7 @@ impl Buffer<'_> {
                 break tried;
             }
         };
-        let Tried { position, end, header_bytes, timestamp, switch, .. } = tried;
+        let TriedReservation { position, end, header_bytes, timestamp, switch, .. } = tried;
         self.counters.last_ts.store(timestamp, Ordering::Relaxed);
         let place = self.use_place(position);
         let switched = switch.old || switch.new || switch.end;
@@ -140,7 +140,7 @@ impl Buffer<'_> {
             // is given away as it is, or the buffer would stand still.
             self.commit_bytes(memory, position, end.wrapping_sub(position), 0);
             self.counters.lost_full.fetch_add(1, Ordering::Relaxed);
-            return Err(Lost::NotBacked);
+            return Err(LossReason::NotBacked);
         };
         let at = place + self.geometry.within(position);
         let bytes = end.wrapping_sub(position);
@@ -155,13 +155,13 @@ impl Buffer<'_> {
         goes_on: &impl Fn() -> bool,
         id: u32,
         body_bytes: usize,
-    ) -> Result<Tried, Refused> {
+    ) -> Result<TriedReservation, ReserveRefusal> {
         let geometry = self.geometry;
         // ORDERING: Acquire pairs with the Release of the reservation before: so the clock is read
         // after it, and times are in the order of slots.
         let write_count = self.counters.write_count.load(Ordering::Acquire);
         if !goes_on() {
-            return Err(Refused::Lost(Lost::Ended));
+            return Err(ReserveRefusal::Lost(LossReason::Ended));
         }
         // Of a slot before this one, if the compare-and-swap succeeds.
         let last_ts = self.counters.last_ts.load(Ordering::Relaxed);
@@ -172,7 +172,7 @@ impl Buffer<'_> {
         if within != 0 && within + bytes <= geometry.sub_bytes() {
             let end = write_count.wrapping_add(bytes);
             let switch = Switch { old: false, new: false, end: geometry.within(end) == 0 };
-            return Ok(Tried {
+            return Ok(TriedReservation {
                 write_count,
                 position: write_count,
                 end,
@@ -191,7 +191,7 @@ impl Buffer<'_> {
             SUB_HEADER_BYTES + EXTENDED_BYTES + body_bytes <= geometry.sub_bytes() as usize
         );
         let switch = Switch { old: within != 0, new: true, end: geometry.within(end) == 0 };
-        Ok(Tried { write_count, position, end, header_bytes: record, timestamp, switch })
+        Ok(TriedReservation { write_count, position, end, header_bytes: record, timestamp, switch })
     }
 
     /// Start of the sub-buffer behind `position`: of the one there, if it is a start.
@@ -207,26 +207,26 @@ impl Buffer<'_> {
     /// since it was read, and perhaps round, the other counters belong to a later one, and an event
     /// would be lost although there is room (found by the model in tests/loom).
     #[cold]
-    fn may_enter(&self, write_count: u64, start: u64) -> Result<(), Refused> {
+    fn may_enter(&self, write_count: u64, start: u64) -> Result<(), ReserveRefusal> {
         // ORDERING: Acquire pairs with the Release with which the round before was declared whole:
         // its bytes are all written before ours.
         let commit = self.sub_buffer(start).commit_seq.load(Ordering::Acquire);
         // ORDERING: Acquire pairs with the Release in `put`: the consumer has read what was there.
         let read_count = self.counters.read_count.load(Ordering::Acquire);
         let (count, lost) = if !fully_committed(self.geometry, start, commit) {
-            (&self.counters.lost_nested, Lost::Nested)
+            (&self.counters.lost_nested, LossReason::Nested)
         } else if self.mode == Mode::Discard && buffer_full(self.geometry, start, read_count) {
-            (&self.counters.lost_full, Lost::Full)
+            (&self.counters.lost_full, LossReason::Full)
         } else {
             return Ok(());
         };
         // Behind the two Acquires: who stored those values had seen, or made, the reservations that
         // they follow from.
         if self.counters.write_count.load(Ordering::Relaxed) != write_count {
-            return Err(Refused::TryAgain);
+            return Err(ReserveRefusal::TryAgain);
         }
         count.fetch_add(1, Ordering::Relaxed);
-        Err(Refused::Lost(lost))
+        Err(ReserveRefusal::Lost(lost))
     }
 
     /// Algorithm 2, line 8: marks the sub-buffer as used. Where its memory is, from now on and
@@ -247,8 +247,8 @@ impl Buffer<'_> {
     /// or ends a sub-buffer.
     #[cold]
     #[inline(never)]
-    fn switch(&self, memory: &impl Store, tried: &Tried, epoch: u64) {
-        let Tried { write_count, end, timestamp, switch, .. } = *tried;
+    fn switch(&self, memory: &impl Store, tried: &TriedReservation, epoch: u64) {
+        let TriedReservation { write_count, end, timestamp, switch, .. } = *tried;
         let start = self.position_after(write_count);
         if switch.new {
             self.push_reader(start);
@@ -380,7 +380,8 @@ impl Buffer<'_> {
         // ORDERING: Release: the header has its records before; also if there is nothing after.
         sub_buffer.delivered.store(records, Ordering::Release);
         // The flag first: once the sub-buffer is declared whole, a producer may be in it again.
-        let reference = Reference { place, is_used: false, round: round(self.geometry, position) };
+        let reference =
+            Reference { place, is_used: false, round: round_of(self.geometry, position) };
         // ORDERING: Release pairs with the consumer's Acquire of the reference.
         sub_buffer.reference.store(reference.to_word(), Ordering::Release);
         let mut seq = sub_buffer.commit_seq.load(Ordering::Relaxed);

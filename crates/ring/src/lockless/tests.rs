@@ -10,7 +10,7 @@ use trackway_abi::region::{PAGE_SHIFT, SUB_HEADER_BYTES};
 use trackway_testkit::random::Random;
 
 use super::equations::{buffer_full, fully_committed, sub_buffer_ready, sub_buffer_written};
-use super::{Buffer, Counters, Got, Lost, Mode, Poll, Slot, Store, SubBuffer, header};
+use super::{Buffer, Counters, Got, LossReason, Mode, Poll, Slot, Store, SubBuffer, header};
 use crate::{Damage, Geometry, Memory};
 
 /// Memory of which any byte may be written by anyone at any time, as in a window. In small pieces,
@@ -104,7 +104,7 @@ impl Setup {
         }
     }
 
-    fn reserve(&self, words: u32) -> Result<Slot, Lost> {
+    fn reserve(&self, words: u32) -> Result<Slot, LossReason> {
         let now = || self.clock.fetch_add(3, Ordering::SeqCst);
         self.buffer().reserve(&self.memory, now, || true, (words, 8 * words as usize, 7))
     }
@@ -127,7 +127,7 @@ impl Setup {
         unsafe { self.memory.store(slot.at, &bytes[from..from + slot.bytes as usize]) };
     }
 
-    fn emit(&self, words: u32, writer: u32, number: u32) -> Result<(), Lost> {
+    fn emit(&self, words: u32, writer: u32, number: u32) -> Result<(), LossReason> {
         let slot = self.reserve(words)?;
         self.write(&slot, words, writer, number);
         self.buffer().commit(&self.memory, &slot);
@@ -388,7 +388,7 @@ fn nothing_is_reserved_after_the_end() {
     setup.emit(1, 1, 0).expect("a slot");
     let now = || setup.clock.fetch_add(3, Ordering::SeqCst);
     let ended = setup.buffer().reserve(&setup.memory, now, || false, (1, 8, 7));
-    assert_eq!(ended, Err(Lost::Ended));
+    assert_eq!(ended, Err(LossReason::Ended));
     setup.force_switch();
     assert_eq!((setup.drain(&mut setup.own_place()).len(), setup.lost()), (1, 0));
     assert_eq!(setup.buffer().holes().count(), 0);
@@ -416,7 +416,7 @@ fn who_sleeps_through_the_end_gets_nothing_in_the_next_session_either() {
         generation.get() == 1
     };
     let ended = setup.buffer().reserve(&setup.memory, now, goes_on, (1, 8, 7));
-    assert_eq!((ended, looks.get()), (Err(Lost::Ended), 2));
+    assert_eq!((ended, looks.get()), (Err(LossReason::Ended), 2));
     setup.emit(1, 1, 1).expect("a slot of the next session");
     setup.force_switch();
     assert_eq!(setup.drain(&mut setup.own_place()).len(), 1);
@@ -475,7 +475,7 @@ fn what_finds_no_memory_is_counted_and_holds_nobody_up() {
         place.store(0, Ordering::Relaxed);
     }
     for number in 0..1000 {
-        assert!(matches!(setup.emit(20, 1, number), Err(Lost::NotBacked | Lost::Full)));
+        assert!(matches!(setup.emit(20, 1, number), Err(LossReason::NotBacked | LossReason::Full)));
     }
     assert_eq!((setup.lost(), setup.buffer().holes().count()), (1000, 0));
 }
@@ -494,7 +494,7 @@ fn a_switch_is_forced_only_where_there_is_something() {
     setup.force_switch();
     setup.emit(1, 1, 2).expect("a slot");
     setup.force_switch();
-    assert_eq!(setup.emit(1, 1, 3), Err(Lost::Full));
+    assert_eq!(setup.emit(1, 1, 3), Err(LossReason::Full));
     assert_eq!(setup.buffer().poll(), Poll::Urgent);
     assert_eq!(setup.drain(&mut own).len(), 2);
     assert_eq!(setup.emit(1, 1, 4), Ok(()));

@@ -9,16 +9,16 @@ const CASES: u32 = if cfg!(miri) { 1 } else { 400 };
 /// Longest of them.
 const STEPS_MAX: usize = if cfg!(miri) { 10 } else { 80 };
 /// Length of the histories of which all are tried.
-const ALL_UP_TO: u32 = if cfg!(miri) { 1 } else { 5 };
+const EXHAUSTIVE_STEPS_MAX: u32 = if cfg!(miri) { 1 } else { 5 };
 /// Longest body that a 4 KiB sub-buffer holds.
 const BODY_BYTES_MAX: usize = 4096 - 84 - 13 - 8;
 
-fn id() -> impl Strategy<Value = u32> {
+fn any_id() -> impl Strategy<Value = u32> {
     let edges = prop::sample::select(vec![0, 29, 30, 31, 65_535, 65_536, u32::MAX]);
     prop_oneof![3 => 0_u32..30, 2 => edges, 1 => any::<u32>()]
 }
 
-fn gap() -> impl Strategy<Value = i64> {
+fn any_gap() -> impl Strategy<Value = i64> {
     const WRAP: i64 = 1 << 27;
     prop_oneof![
         6 => 0_i64..1000,
@@ -28,7 +28,7 @@ fn gap() -> impl Strategy<Value = i64> {
     ]
 }
 
-fn body_bytes() -> impl Strategy<Value = usize> {
+fn any_body_bytes() -> impl Strategy<Value = usize> {
     prop_oneof![
         4 => BODY_BYTES_MIN..40,
         3 => BODY_BYTES_MIN..1500,
@@ -36,7 +36,7 @@ fn body_bytes() -> impl Strategy<Value = usize> {
     ]
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
+fn any_fate() -> impl Strategy<Value = Fate> {
     prop_oneof![
         6 => Just(Fate::Committed),
         2 => Just(Fate::Claimed),
@@ -45,12 +45,12 @@ fn fate() -> impl Strategy<Value = Fate> {
     ]
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        12 => (id(), body_bytes(), gap(), fate()).prop_map(|(id, body_bytes, gap, fate)| {
-            Step::Record { id, body_bytes, gap, fate }
-        }),
-        1 => (gap(), any::<bool>()).prop_map(|(gap, new_epoch)| Step::Switch { gap, new_epoch }),
+        12 => (any_id(), any_body_bytes(), any_gap(), any_fate())
+            .prop_map(|(id, body_bytes, gap, fate)| Step::Record { id, body_bytes, gap, fate }),
+        1 => (any_gap(), any::<bool>())
+            .prop_map(|(gap, new_epoch)| Step::Switch { gap, new_epoch }),
         1 => Just(Step::LateSwitch),
         1 => Just(Step::KilledSwitch),
         1 => Just(Step::Discard),
@@ -62,7 +62,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn check(sub_shift: u32, count_shift: u32, backed: u64, overwrite: bool, steps: &[Step]) {
+fn run_history(sub_shift: u32, count_shift: u32, backed: u64, overwrite: bool, steps: &[Step]) {
     let mut simulator = Simulator::new(sub_shift, count_shift, backed, overwrite);
     for step in steps {
         simulator.run(step);
@@ -82,22 +82,23 @@ proptest! {
         sub_shift in 12_u32..14,
         count_shift in 1_u32..4,
         backed in 0_u64..5,
-        steps in prop::collection::vec(step(), 1..STEPS_MAX),
+        steps in prop::collection::vec(any_step(), 1..STEPS_MAX),
     ) {
-        check(sub_shift, count_shift, backed, false, &steps);
+        run_history(sub_shift, count_shift, backed, false, &steps);
     }
 
     #[test]
     fn flight_recorder_agrees_with_the_model(
         count_shift in 1_u32..4,
         backed in 0_u64..9,
-        steps in prop::collection::vec(step(), 1..STEPS_MAX),
+        steps in prop::collection::vec(any_step(), 1..STEPS_MAX),
     ) {
-        check(12, count_shift, backed, true, &steps);
+        run_history(12, count_shift, backed, true, &steps);
     }
 }
 
-/// Every history of up to `ALL_UP_TO` of these steps: two sub-buffers, two records fill one.
+/// Every history of up to `EXHAUSTIVE_STEPS_MAX` of these steps: two sub-buffers, two records fill
+/// one.
 #[test]
 fn all_short_histories_agree_with_the_model() {
     let record = |fate| Step::Record { id: 3, body_bytes: 1900, gap: 1 << 26, fate };
@@ -110,7 +111,7 @@ fn all_short_histories_agree_with_the_model() {
         Step::Drain { pieces: 2, partial: false },
         Step::Recycle,
     ];
-    for length in 1..=ALL_UP_TO {
+    for length in 1..=EXHAUSTIVE_STEPS_MAX {
         for mut number in 0..alphabet.len().pow(length) {
             let steps: Vec<_> = (0..length)
                 .map(|_| {
@@ -119,7 +120,7 @@ fn all_short_histories_agree_with_the_model() {
                     step
                 })
                 .collect();
-            check(12, 1, 2, false, &steps);
+            run_history(12, 1, 2, false, &steps);
         }
     }
 }
@@ -134,9 +135,9 @@ fn flight_recorder_keeps_the_newest() {
         for id in 0..records {
             let record = Step::Record { id, body_bytes: 1200, gap: 5, fate: Fate::Claimed };
             steps.push(record);
-            check(12, count_shift, 8, true, &steps);
+            run_history(12, count_shift, 8, true, &steps);
             let killed = [steps.as_slice(), &[Step::KilledSwitch]].concat();
-            check(12, count_shift, 8, true, &killed);
+            run_history(12, count_shift, 8, true, &killed);
         }
     }
 }

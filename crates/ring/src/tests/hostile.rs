@@ -12,7 +12,7 @@ use crate::{Damage, Drained, Refusal, Snapshot};
 const CASES: u64 = if cfg!(miri) { 4 } else { 6000 };
 
 /// Returns a number that may break something.
-fn nasty(random: &mut Random) -> u64 {
+fn hostile_number(random: &mut Random) -> u64 {
     match random.next_below(6) {
         0 => random.next(),
         1 => 1 << random.next_below(64),
@@ -24,7 +24,7 @@ fn nasty(random: &mut Random) -> u64 {
 }
 
 /// A region with something in it.
-fn filled(random: &mut Random) -> Simulator {
+fn fill_region(random: &mut Random) -> Simulator {
     let overwrite = random.once_in(2);
     let mut simulator = Simulator::new(12, 2, 4, overwrite);
     for id in 0..random.next_below(20) as u32 {
@@ -35,17 +35,17 @@ fn filled(random: &mut Random) -> Simulator {
 }
 
 /// Writes nonsense into some of what is shared.
-fn scribble(simulator: &Simulator, random: &mut Random) {
+fn corrupt_region(simulator: &Simulator, random: &mut Random) {
     let control = &simulator.control;
     for _ in 0..=random.next_below(4) {
-        let value = nasty(random);
+        let value = hostile_number(random);
         match random.next_below(7) {
             0 => control.commit.store(value, Ordering::Relaxed),
             1 => control.limit.store(value, Ordering::Relaxed),
             2 => {
                 let slot = random.pick(&control.slots);
                 slot.last_ts.store(value, Ordering::Relaxed);
-                slot.events.store(nasty(random), Ordering::Relaxed);
+                slot.events.store(hostile_number(random), Ordering::Relaxed);
             }
             3 => control.discarded.store(value, Ordering::Relaxed),
             4 => random.pick(&simulator.table).store(value as u32, Ordering::Relaxed),
@@ -64,24 +64,24 @@ fn scribble(simulator: &Simulator, random: &mut Random) {
 }
 
 /// A recorder's progress, believable or not.
-fn drained(random: &mut Random) -> Drained {
+fn random_drained(random: &mut Random) -> Drained {
     if random.once_in(3) {
         return Drained::default();
     }
     Drained {
-        position: nasty(random),
-        last_ts: nasty(random),
-        events: nasty(random),
+        position: hostile_number(random),
+        last_ts: hostile_number(random),
+        events: hostile_number(random),
         ..Drained::default()
     }
 }
 
 /// Reads everything, as a recorder does: as many pieces as there are, and no more than can be.
-fn read(simulator: &Simulator, snapshot: &Snapshot, mut from: Drained) {
+fn read_all_pieces(simulator: &Simulator, snapshot: &Snapshot, mut from: Drained) {
     let region = simulator.region();
     let most = region.geometry.sub_count() + 1;
     let mut pieces = 0;
-    while let Ok(Some(piece)) = region.piece(&simulator.pages, &from, snapshot, true) {
+    while let Ok(Some(piece)) = region.next_piece(&simulator.pages, &from, snapshot, true) {
         pieces += 1;
         assert!(pieces <= most, "a piece for each header at most");
         let length = (piece.end - piece.start) as usize;
@@ -102,13 +102,13 @@ fn read(simulator: &Simulator, snapshot: &Snapshot, mut from: Drained) {
 fn a_reader_survives_any_bytes() {
     for seed in 0..CASES {
         let mut random = Random::new(seed);
-        let simulator = filled(&mut random);
-        scribble(&simulator, &mut random);
+        let simulator = fill_region(&mut random);
+        corrupt_region(&simulator, &mut random);
         let Ok(snapshot) = simulator.region().snapshot() else { continue };
-        read(&simulator, &snapshot, drained(&mut random));
+        read_all_pieces(&simulator, &snapshot, random_drained(&mut random));
         let oldest = simulator.region().oldest_index(snapshot.head);
         let position = oldest << simulator.geometry.sub_shift();
-        read(&simulator, &snapshot, Drained { position, ..Drained::default() });
+        read_all_pieces(&simulator, &snapshot, Drained { position, ..Drained::default() });
     }
 }
 
@@ -118,11 +118,11 @@ fn a_reader_survives_any_bytes() {
 fn a_writer_stays_inside_a_sub_buffer() {
     for seed in 0..CASES {
         let mut random = Random::new(seed);
-        let simulator = filled(&mut random);
-        scribble(&simulator, &mut random);
+        let simulator = fill_region(&mut random);
+        corrupt_region(&simulator, &mut random);
         let region = simulator.region();
         let body_bytes = random.next_below(3992);
-        let (now, id) = (nasty(&mut random), random.next() as u32);
+        let (now, id) = (hostile_number(&mut random), random.next() as u32);
         let expected = region.expected();
         let record = region.plan_record(expected, now, id, body_bytes as usize);
         if let Ok((plan, header_bytes)) = record {
@@ -146,7 +146,7 @@ fn each_contradiction_has_a_name() {
         damage(&simulator);
         let snapshot = simulator.region().snapshot()?;
         let from = Drained { position: from, ..Drained::default() };
-        simulator.region().piece(&simulator.pages, &from, &snapshot, true)
+        simulator.region().next_piece(&simulator.pages, &from, &snapshot, true)
     };
     let place = |simulator: &Simulator, index| simulator.region().sub_buffer_offset(index).unwrap();
     let words = |index: u64, at: u64, value: u64| {

@@ -17,7 +17,7 @@ const FREE_BEHIND: usize = 8;
 /// Bytes of a sub-buffer's header.
 const SUB_HEADER: u64 = 84;
 /// The byte that fills memory that was given back.
-const GIVEN_BACK: u8 = 0xee;
+const FREED_BYTE: u8 = 0xee;
 /// Shortest body: its length (u16) and number (u32).
 pub(super) const BODY_BYTES_MIN: usize = 6;
 
@@ -242,7 +242,7 @@ impl Simulator {
 /// Writers.
 impl Simulator {
     fn emit(&mut self, id: u32, body_bytes: usize, fate: Fate) {
-        let body = body(self.model.emitted as u32, body_bytes);
+        let body = make_body(self.model.emitted as u32, body_bytes);
         // A record is tried once in the open sub-buffer and once in a new one.
         for _ in 0..2 {
             let expected = self.region().expected();
@@ -286,7 +286,7 @@ impl Simulator {
         header_bytes: usize,
         fate: Fate,
     ) {
-        let staged = stage(id, body, plan.timestamp, header_bytes);
+        let staged = stage_record(id, body, plan.timestamp, header_bytes);
         let bytes = header_bytes + body.len();
         assert_eq!(plan.next >> 1, self.model.head + bytes as u64);
         match fate {
@@ -412,7 +412,7 @@ impl Simulator {
         while self.first_held < self.geometry.index_of(self.drained.position) {
             let place = self.region().sub_buffer_offset(self.first_held).unwrap();
             self.region().back(self.first_held, 0);
-            let filler = vec![GIVEN_BACK; self.geometry.sub_bytes() as usize];
+            let filler = vec![FREED_BYTE; self.geometry.sub_bytes() as usize];
             self.pages.store(place, &filler);
             // Not the place that was freed last: memory moves about.
             self.free.insert(0, place);
@@ -431,7 +431,7 @@ impl Simulator {
     }
 
     fn next_piece(&self, partial: bool) -> Option<Piece> {
-        self.region().piece(&self.pages, &self.drained, &self.snapshot(), partial).unwrap()
+        self.region().next_piece(&self.pages, &self.drained, &self.snapshot(), partial).unwrap()
     }
 
     fn drain(&mut self, pieces: u8, partial: bool) {
@@ -499,7 +499,7 @@ impl Simulator {
         let mut from =
             Drained { position: oldest * self.geometry.sub_bytes(), ..Drained::default() };
         let mut first = None;
-        while let Some(piece) = region.piece(&self.pages, &from, &snapshot, true).unwrap() {
+        while let Some(piece) = region.next_piece(&self.pages, &from, &snapshot, true).unwrap() {
             self.check_piece(&piece, &from);
             assert!(region.still_valid(self.geometry.index_of(piece.start)));
             first.get_or_insert(piece.events_before);
@@ -510,7 +510,7 @@ impl Simulator {
 }
 
 /// A body: its length, its number, then bytes that follow from them.
-fn body(number: u32, bytes: usize) -> Vec<u8> {
+fn make_body(number: u32, bytes: usize) -> Vec<u8> {
     let length = bytes.max(BODY_BYTES_MIN);
     let mut body = vec![0; length];
     trackway_testkit::Random::new(u64::from(number)).fill(&mut body);
@@ -520,7 +520,7 @@ fn body(number: u32, bytes: usize) -> Vec<u8> {
 }
 
 /// Header and body as a writer stages them, with readable bytes behind.
-fn stage(id: u32, body: &[u8], timestamp: u64, header_bytes: usize) -> Vec<u8> {
+fn stage_record(id: u32, body: &[u8], timestamp: u64, header_bytes: usize) -> Vec<u8> {
     let mut staged = vec![0; LONGEST_HEADER];
     staged.extend_from_slice(body);
     staged.extend_from_slice(&[0xff; FREE_BEHIND]);

@@ -120,7 +120,8 @@ impl Fixture {
         let region = self.region();
         let mut found = Vec::new();
         let snapshot = region.snapshot().expect("a head where a writer left it");
-        while let Some(piece) = region.piece(&self.pages, from, &snapshot, partial).expect("whole")
+        while let Some(piece) =
+            region.next_piece(&self.pages, from, &snapshot, partial).expect("whole")
         {
             found.extend(self.records(&piece).expect("nobody overwrites what was not drained"));
             from.position = piece.resume;
@@ -143,7 +144,7 @@ impl Fixture {
         let mut found = Vec::new();
         while from.position < snapshot.head {
             let index = self.geometry.index_of(from.position);
-            let piece = region.piece(&self.pages, &from, &snapshot, true);
+            let piece = region.next_piece(&self.pages, &from, &snapshot, true);
             if !region.still_valid(index) {
                 // The writers came round; what was found is from before.
                 break;

@@ -6,14 +6,16 @@ use loom::sync::atomic::{Ordering, fence};
 use loom::thread;
 use trackway_ring::claim::Claim;
 
-use crate::fixture::{ALIVE, FIRST, Fixture, Mistake, Reader, fails, holds};
+use crate::fixture::{
+    ALIVE, FIRST_RECORD, Fixture, Mistake, Reader, assert_model_fails, assert_model_holds,
+};
 
 /// Steps of a commit of one record: two words, two of a slot, the commit word.
 const STEPS: usize = 5;
 
 /// The mistake that a claimer or the recorder makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum ClaimMistake {
     Nothing,
     /// The owner word is released before the commit.
     ReleasedEarly,
@@ -22,7 +24,7 @@ enum Wrong {
 }
 
 /// Takes the region and records `value` by the claim's own code; whether it did.
-fn record(fixture: &Fixture, owner: u64, value: u32) -> bool {
+fn record_value(fixture: &Fixture, owner: u64, value: u32) -> bool {
     let Some(claim) = Claim::take(fixture.region(), owner) else { return false };
     let (plan, bytes, is_record) = fixture.plan(value, 100).expect("there is no limit");
     assert!(is_record);
@@ -32,10 +34,16 @@ fn record(fixture: &Fixture, owner: u64, value: u32) -> bool {
 
 /// The same in steps, by a thread that dies after `steps` of them, owning the region. The first
 /// step is the claim; whether it committed.
-fn record_and_die(fixture: &Fixture, owner: u64, value: u32, steps: usize, wrong: Wrong) -> bool {
+fn record_and_die(
+    fixture: &Fixture,
+    owner: u64,
+    value: u32,
+    steps: usize,
+    wrong: ClaimMistake,
+) -> bool {
     let Some(claim) = Claim::take(fixture.region(), owner) else { return false };
     let (plan, bytes, _) = fixture.plan(value, 50).expect("there is no limit");
-    if wrong == Wrong::ReleasedEarly {
+    if wrong == ClaimMistake::ReleasedEarly {
         drop(claim);
         return fixture.commit(&plan, &bytes, Mistake::Unchecked, ALIVE);
     }
@@ -49,20 +57,20 @@ fn record_and_die(fixture: &Fixture, owner: u64, value: u32, steps: usize, wrong
 }
 
 /// Two claimers, of whom one dies after `steps`; the recorder reads, frees, and records after.
-fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
+fn model_two_claimers(steps: usize, wrong: ClaimMistake) -> impl Fn() + Sync + Send {
     move || {
-        let fixture = Arc::new(Fixture::new(1, FIRST, 3));
-        let spawn = |run: fn(&Fixture, usize, Wrong) -> bool| {
+        let fixture = Arc::new(Fixture::new(1, FIRST_RECORD, 3));
+        let spawn = |run: fn(&Fixture, usize, ClaimMistake) -> bool| {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || run(&fixture, steps, wrong))
         };
         let mortal = spawn(|fixture, steps, wrong| record_and_die(fixture, 1, 1, steps, wrong));
-        let other = spawn(|fixture, _, _| record(fixture, 2, 2));
+        let other = spawn(|fixture, _, _| record_value(fixture, 2, 2));
         let recorder = {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                let mut reader = Reader::new(FIRST);
-                if wrong == Wrong::FreedAlive {
+                let mut reader = Reader::new(FIRST_RECORD);
+                if wrong == ClaimMistake::FreedAlive {
                     Claim::free_dead(fixture.region(), 1);
                 } else {
                     reader.drain(&fixture);
@@ -76,7 +84,7 @@ fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
         Claim::free_dead(fixture.region(), 1);
         expected.extend(other.join().unwrap().then_some(2));
         let mut reader = recorder.join().unwrap();
-        assert!(record(&fixture, 3, 3), "the region is free again");
+        assert!(record_value(&fixture, 3, 3), "the region is free again");
         expected.push(3);
         reader.drain(&fixture);
         reader.assert_took(expected);
@@ -86,27 +94,27 @@ fn claimers(steps: usize, wrong: Wrong) -> impl Fn() + Sync + Send {
 #[test]
 fn claims_survive_death_at_every_step() {
     for steps in 1..=STEPS + 1 {
-        holds(claimers(steps, Wrong::Nothing));
+        assert_model_holds(model_two_claimers(steps, ClaimMistake::Nothing));
     }
-    holds(claimers(ALIVE, Wrong::Nothing));
+    assert_model_holds(model_two_claimers(ALIVE, ClaimMistake::Nothing));
 }
 
 #[test]
 fn an_early_release_is_caught() {
-    fails(claimers(ALIVE, Wrong::ReleasedEarly));
+    assert_model_fails(model_two_claimers(ALIVE, ClaimMistake::ReleasedEarly));
 }
 
 #[test]
 fn freeing_the_living_is_caught() {
-    fails(claimers(ALIVE, Wrong::FreedAlive));
+    assert_model_fails(model_two_claimers(ALIVE, ClaimMistake::FreedAlive));
 }
 
 /// The recorder ends the session and gives the memory away, unless a claimer owns the region.
-fn end_of_session(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
+fn model_session_end(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
     /// The value that the memory has after it is given away.
     const FOREIGN: u64 = 77;
     move || {
-        let fixture = Arc::new(Fixture::new(1, FIRST, 1));
+        let fixture = Arc::new(Fixture::new(1, FIRST_RECORD, 1));
         let claimer = {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
@@ -133,30 +141,30 @@ fn end_of_session(recheck: bool, fenced: bool) -> impl Fn() + Sync + Send {
                 }
                 let given = fixture.control.owner.load(Ordering::Acquire) == 0;
                 if given {
-                    fixture.memory.word(4096 + FIRST).store(FOREIGN, Ordering::Relaxed);
+                    fixture.memory.word(4096 + FIRST_RECORD).store(FOREIGN, Ordering::Relaxed);
                 }
                 given
             })
         };
         claimer.join().unwrap();
         let given = recorder.join().unwrap();
-        let word = fixture.memory.word(4096 + FIRST).load(Ordering::Relaxed);
+        let word = fixture.memory.word(4096 + FIRST_RECORD).load(Ordering::Relaxed);
         assert!(!given || word == FOREIGN, "wrote into foreign memory");
     }
 }
 
 #[test]
 fn a_claim_keeps_its_memory() {
-    holds(end_of_session(true, true));
+    assert_model_holds(model_session_end(true, true));
 }
 
 #[test]
 fn a_generation_not_read_again_is_caught() {
-    fails(end_of_session(false, true));
+    assert_model_fails(model_session_end(false, true));
 }
 
 /// Not on x86-64; where an addition is made of two halves.
 #[test]
 fn looking_for_claims_before_the_generation_is_seen_is_caught() {
-    fails(end_of_session(true, false));
+    assert_model_fails(model_session_end(true, false));
 }

@@ -9,11 +9,11 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
-use crate::fixture::{fails, holds};
+use crate::fixture::{assert_model_fails, assert_model_holds};
 
 /// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum TableMistake {
     Nothing,
     /// No full fence between one's own store and the look at the other's.
     Unfenced,
@@ -34,8 +34,8 @@ struct Table {
 }
 
 impl Table {
-    fn enable(&self, wrong: Wrong) {
-        if wrong == Wrong::BitFirst {
+    fn enable(&self, wrong: TableMistake) {
+        if wrong == TableMistake::BitFirst {
             self.enabled.fetch_or(1, Ordering::Release);
         }
         if self.id.load(Ordering::Relaxed) == 0 {
@@ -45,15 +45,15 @@ impl Table {
         self.enabled.fetch_or(1, Ordering::Release);
     }
 
-    fn add_event(&self, wrong: Wrong) {
-        if wrong != Wrong::LengthLate {
+    fn add_event(&self, wrong: TableMistake) {
+        if wrong != TableMistake::LengthLate {
             self.length.fetch_max(1, Ordering::Relaxed);
         }
         self.state.store(1, Ordering::Release);
     }
 
-    fn enable_if_active(&self, wrong: Wrong) {
-        if wrong != Wrong::Unfenced {
+    fn enable_if_active(&self, wrong: TableMistake) {
+        if wrong != TableMistake::Unfenced {
             fence(Ordering::SeqCst);
         }
         if self.active.load(Ordering::Acquire) == 1 {
@@ -61,9 +61,9 @@ impl Table {
         }
     }
 
-    fn start_session(&self, wrong: Wrong) {
+    fn start_session(&self, wrong: TableMistake) {
         self.active.store(1, Ordering::Release);
-        if wrong != Wrong::Unfenced {
+        if wrong != TableMistake::Unfenced {
             fence(Ordering::SeqCst);
         }
         let length = self.length.load(Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Table {
     }
 }
 
-fn meeting(wrong: Wrong) -> impl Fn() + Sync + Send {
+fn model_event_and_session(wrong: TableMistake) -> impl Fn() + Sync + Send {
     move || {
         let table = Arc::new(Table::default());
         let library = {
@@ -103,7 +103,7 @@ fn meeting(wrong: Wrong) -> impl Fn() + Sync + Send {
 }
 
 /// The event's maker dies once it is READY; another process finds the event and takes it over.
-fn death_of_the_maker(wrong: Wrong) -> impl Fn() + Sync + Send {
+fn model_creator_death(wrong: TableMistake) -> impl Fn() + Sync + Send {
     move || {
         let table = Arc::new(Table::default());
         let maker = {
@@ -134,21 +134,21 @@ fn death_of_the_maker(wrong: Wrong) -> impl Fn() + Sync + Send {
 
 #[test]
 fn event_and_session_find_each_other() {
-    holds(meeting(Wrong::Nothing));
-    holds(death_of_the_maker(Wrong::Nothing));
+    assert_model_holds(model_event_and_session(TableMistake::Nothing));
+    assert_model_holds(model_creator_death(TableMistake::Nothing));
 }
 
 #[test]
 fn a_missing_fence_is_caught() {
-    fails(meeting(Wrong::Unfenced));
+    assert_model_fails(model_event_and_session(TableMistake::Unfenced));
 }
 
 #[test]
 fn a_bit_before_the_id_is_caught() {
-    fails(meeting(Wrong::BitFirst));
+    assert_model_fails(model_event_and_session(TableMistake::BitFirst));
 }
 
 #[test]
 fn a_length_behind_the_event_is_caught() {
-    fails(death_of_the_maker(Wrong::LengthLate));
+    assert_model_fails(model_creator_death(TableMistake::LengthLate));
 }

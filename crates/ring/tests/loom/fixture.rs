@@ -17,11 +17,11 @@ const BODY_BYTES: usize = 12;
 /// Size of a record.
 pub(crate) const RECORD_BYTES: u64 = 16;
 /// Start of the first record of a sub-buffer.
-pub(crate) const FIRST: u64 = SUB_HEADER_BYTES as u64;
+pub(crate) const FIRST_RECORD: u64 = SUB_HEADER_BYTES as u64;
 /// From here on a sub-buffer has room for one record and not for two.
-pub(crate) const LAST: u64 = FIRST + 8 * 496;
+pub(crate) const ROOM_FOR_ONE: u64 = FIRST_RECORD + 8 * 496;
 /// Time of what was recorded before a model begins.
-pub(crate) const BEGIN: u64 = 10;
+pub(crate) const BEGIN_TIME: u64 = 10;
 /// No death: more steps than a commit has.
 pub(crate) const ALIVE: usize = usize::MAX;
 
@@ -47,7 +47,7 @@ pub(crate) struct Words(BTreeMap<u64, AtomicU64>);
 
 impl Words {
     pub(crate) fn store(&self, at: u64, bytes: &[u8]) {
-        for (place, word) in words(bytes).enumerate() {
+        for (place, word) in padded_words(bytes).enumerate() {
             if let Some(shared) = self.0.get(&(at + 8 * place as u64)) {
                 shared.store(word, Ordering::Relaxed);
             }
@@ -77,7 +77,7 @@ impl claim::Copy for Words {
     }
 }
 
-fn words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+fn padded_words(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
         word[..chunk.len()].copy_from_slice(chunk);
@@ -108,8 +108,8 @@ impl Fixture {
             let base = place << 12;
             // Index, begin, and what closes the sub-buffer before.
             let header = (0..sub_header::DISCARDED as u64).step_by(8);
-            let first = (FIRST..FIRST + records * RECORD_BYTES).step_by(8);
-            let last = (LAST..LAST + RECORD_BYTES).step_by(8);
+            let first = (FIRST_RECORD..FIRST_RECORD + records * RECORD_BYTES).step_by(8);
+            let last = (ROOM_FOR_ONE..ROOM_FOR_ONE + RECORD_BYTES).step_by(8);
             for at in header.chain(first).chain(last) {
                 places.insert(base + at, AtomicU64::new(0));
             }
@@ -123,8 +123,8 @@ impl Fixture {
             cpu: Mutex::new(()),
             generation: AtomicU64::new(1),
         };
-        fixture.memory.word(4096 + sub_header::BEGIN as u64).store(BEGIN, Ordering::Relaxed);
-        fixture.control.slots[0].last_ts.store(BEGIN, Ordering::Relaxed);
+        fixture.memory.word(4096 + sub_header::BEGIN as u64).store(BEGIN_TIME, Ordering::Relaxed);
+        fixture.control.slots[0].last_ts.store(BEGIN_TIME, Ordering::Relaxed);
         fixture.control.limit.store(u64::MAX, Ordering::Relaxed);
         fixture.control.commit.store(within << 1, Ordering::Relaxed);
         fixture
@@ -140,7 +140,7 @@ impl Fixture {
         let expected = region.expected();
         match region.plan_record(expected, now, 1, BODY_BYTES) {
             Ok((plan, header_bytes)) => {
-                Ok((plan, stage(value, plan.timestamp, header_bytes), true))
+                Ok((plan, stage_record(value, plan.timestamp, header_bytes), true))
             }
             Err(Refusal::Switch) => {
                 let (plan, header) = region.plan_switch(expected, now, 0)?;
@@ -197,7 +197,7 @@ impl Fixture {
             steps = steps.saturating_sub(1);
             steps > 0
         };
-        for (place, word) in words(bytes).enumerate() {
+        for (place, word) in padded_words(bytes).enumerate() {
             if !lives_on() {
                 return false;
             }
@@ -225,16 +225,16 @@ impl Fixture {
     }
 }
 
-fn stage(value: u32, timestamp: u64, header_bytes: usize) -> Vec<u8> {
+fn stage_record(value: u32, timestamp: u64, header_bytes: usize) -> Vec<u8> {
     let mut staged = vec![0; 13];
     staged.extend_from_slice(&value.to_le_bytes());
-    staged.extend_from_slice(&check_of(value).to_le_bytes());
+    staged.extend_from_slice(&checksum_of(value).to_le_bytes());
     // SAFETY: the thirteen bytes before the body are ours.
     unsafe { write_header(staged.as_mut_ptr().add(13), 1, timestamp, header_bytes) };
     staged.split_off(13 - header_bytes)
 }
 
-fn check_of(value: u32) -> u64 {
+fn checksum_of(value: u32) -> u64 {
     u64::from(value).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
@@ -248,24 +248,24 @@ pub(crate) struct Reader {
 impl Reader {
     /// Begins where [`Fixture::new`] began to write.
     pub(crate) fn new(within: u64) -> Self {
-        let drained = Drained { position: within, last_ts: BEGIN, ..Drained::default() };
+        let drained = Drained { position: within, last_ts: BEGIN_TIME, ..Drained::default() };
         Self { drained, values: Vec::new() }
     }
 
     /// Takes all that is there. Whatever is amiss ends the model.
     pub(crate) fn drain(&mut self, fixture: &Fixture) {
         let snapshot = fixture.region().snapshot().expect("head is where a writer left it");
-        while self.take(fixture, &snapshot).expect("headers are what a writer wrote") {}
+        while self.take_piece(fixture, &snapshot).expect("headers are what a writer wrote") {}
     }
 
     /// Takes a piece, if there is one.
-    pub(crate) fn take(
+    pub(crate) fn take_piece(
         &mut self,
         fixture: &Fixture,
         snapshot: &trackway_ring::Snapshot,
     ) -> Result<bool, Damage> {
         let region = fixture.region();
-        let Some(piece) = region.piece(&fixture.memory, &self.drained, snapshot, true)? else {
+        let Some(piece) = region.next_piece(&fixture.memory, &self.drained, snapshot, true)? else {
             return Ok(false);
         };
         let mut bytes = vec![0; (piece.end - piece.start) as usize];
@@ -274,7 +274,7 @@ impl Reader {
         for record in Records::new(&bytes, piece.begin_ts, |_, _| Some(BODY_BYTES)) {
             let (value, check) = record.body.split_at(4);
             let value = u32::from_le_bytes(value.try_into().unwrap());
-            assert_eq!(check, check_of(value).to_le_bytes(), "a torn record");
+            assert_eq!(check, checksum_of(value).to_le_bytes(), "a torn record");
             assert!(record.header.timestamp_ns >= last_ts, "time went backward");
             last_ts = record.header.timestamp_ns;
             count += 1;
@@ -302,7 +302,7 @@ impl Reader {
 }
 
 /// Checks that `model` holds, whatever the order of things.
-pub(crate) fn holds(model: impl Fn() + Sync + Send + 'static) {
+pub(crate) fn assert_model_holds(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     // LOOM_MAX_PREEMPTIONS asks for more; two find every seeded bug in seconds.
     builder.preemption_bound.get_or_insert(2);
@@ -310,14 +310,14 @@ pub(crate) fn holds(model: impl Fn() + Sync + Send + 'static) {
 }
 
 /// Checks that `model`, which has a bug, is caught, and by an assertion about the ring.
-pub(crate) fn fails(model: impl Fn() + Sync + Send + 'static) {
-    let message = caught(move || holds(model));
+pub(crate) fn assert_model_fails(model: impl Fn() + Sync + Send + 'static) {
+    let message = failure_message(move || assert_model_holds(model));
     let by_loom = ["deadlock", "branches", "Causality"].iter().any(|word| message.contains(word));
     assert!(!by_loom, "caught for another reason: {message}");
 }
 
 /// Returns the message of a check that fails.
-pub(crate) fn caught(check: impl FnOnce() + Send + 'static) -> String {
+pub(crate) fn failure_message(check: impl FnOnce() + Send + 'static) -> String {
     let caught = std::thread::spawn(check).join().expect_err("the bug was missed");
     let text = caught.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| caught.downcast_ref::<String>().cloned()).unwrap_or_default()

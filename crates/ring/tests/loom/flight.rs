@@ -5,11 +5,13 @@ use loom::thread;
 use trackway_ring::Drained;
 use trackway_ring::claim::Claim;
 
-use crate::fixture::{FIRST, Fixture, Mistake, RECORD_BYTES, fails, holds};
+use crate::fixture::{
+    FIRST_RECORD, Fixture, Mistake, RECORD_BYTES, assert_model_fails, assert_model_holds,
+};
 
 /// The mistake that the reader or the writer makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum FlightMistake {
     Nothing,
     /// The reader asks before it copies.
     AskedFirst,
@@ -20,7 +22,7 @@ enum Wrong {
 }
 
 /// Makes one commit.
-fn commit(fixture: &Fixture, claim: &Claim<'_>, value: Option<u32>, mistake: Mistake) {
+fn commit_record(fixture: &Fixture, claim: &Claim<'_>, value: Option<u32>, mistake: Mistake) {
     let (plan, bytes) = match value {
         Some(value) => fixture.plan(value, 50).map(|(plan, bytes, _)| (plan, bytes)),
         None => fixture.plan_switch(50),
@@ -31,25 +33,26 @@ fn commit(fixture: &Fixture, claim: &Claim<'_>, value: Option<u32>, mistake: Mis
 
 /// A ring of four, filled with a record each; the writer goes on and overwrites while the reader
 /// copies the oldest.
-fn overwriting(wrong: Wrong) -> impl Fn() + Sync + Send {
+fn model_overwrite(wrong: FlightMistake) -> impl Fn() + Sync + Send {
     move || {
-        let fixture = Arc::new(Fixture::new(2, FIRST, 1));
+        let fixture = Arc::new(Fixture::new(2, FIRST_RECORD, 1));
         let claim = Claim::take(fixture.region(), 1).expect("nobody else claims");
         for value in 0..4 {
             if value > 0 {
-                commit(&fixture, &claim, None, Mistake::None);
+                commit_record(&fixture, &claim, None, Mistake::None);
             }
-            commit(&fixture, &claim, Some(value), Mistake::None);
+            commit_record(&fixture, &claim, Some(value), Mistake::None);
         }
         drop(claim);
         let writer = {
             let fixture = Arc::clone(&fixture);
-            let mistake = if wrong == Wrong::Unfenced { Mistake::Unfenced } else { Mistake::None };
+            let mistake =
+                if wrong == FlightMistake::Unfenced { Mistake::Unfenced } else { Mistake::None };
             thread::spawn(move || {
                 let claim = Claim::take(fixture.region(), 2).expect("nobody else claims");
-                commit(&fixture, &claim, None, mistake);
-                commit(&fixture, &claim, None, mistake);
-                commit(&fixture, &claim, Some(9), mistake);
+                commit_record(&fixture, &claim, None, mistake);
+                commit_record(&fixture, &claim, None, mistake);
+                commit_record(&fixture, &claim, Some(9), mistake);
             })
         };
         let reader = {
@@ -61,23 +64,23 @@ fn overwriting(wrong: Wrong) -> impl Fn() + Sync + Send {
     }
 }
 
-fn read_oldest(fixture: &Fixture, wrong: Wrong) {
+fn read_oldest(fixture: &Fixture, wrong: FlightMistake) {
     let region = fixture.region();
     let snapshot = region.snapshot().expect("head is where a writer left it");
     let trusted = region.oldest_index(snapshot.head);
-    let index = if wrong == Wrong::TrustedNext { trusted - 1 } else { trusted };
+    let index = if wrong == FlightMistake::TrustedNext { trusted - 1 } else { trusted };
     let asked_first = region.still_valid(index);
     let from = Drained { position: index << 12, ..Drained::default() };
-    let piece = region.piece(&fixture.memory, &from, &snapshot, true);
+    let piece = region.next_piece(&fixture.memory, &from, &snapshot, true);
     let mut bytes = [0_u8; RECORD_BYTES as usize];
     if let Ok(Some(piece)) = &piece {
         let length = ((piece.end - piece.start) as usize).min(bytes.len());
         region.copy(&fixture.memory, piece, &mut bytes[..length]).unwrap();
     }
     let valid = match wrong {
-        Wrong::AskedFirst => asked_first,
-        Wrong::TrustedNext => index + 1 >= region.oldest_index(region.expected() >> 1),
-        Wrong::Nothing | Wrong::Unfenced => region.still_valid(index),
+        FlightMistake::AskedFirst => asked_first,
+        FlightMistake::TrustedNext => index + 1 >= region.oldest_index(region.expected() >> 1),
+        FlightMistake::Nothing | FlightMistake::Unfenced => region.still_valid(index),
     };
     if !valid {
         return;
@@ -89,20 +92,20 @@ fn read_oldest(fixture: &Fixture, wrong: Wrong) {
 
 #[test]
 fn what_is_still_valid_is_whole() {
-    holds(overwriting(Wrong::Nothing));
+    assert_model_holds(model_overwrite(FlightMistake::Nothing));
 }
 
 #[test]
 fn asking_before_copying_is_caught() {
-    fails(overwriting(Wrong::AskedFirst));
+    assert_model_fails(model_overwrite(FlightMistake::AskedFirst));
 }
 
 #[test]
 fn trusting_the_next_is_caught() {
-    fails(overwriting(Wrong::TrustedNext));
+    assert_model_fails(model_overwrite(FlightMistake::TrustedNext));
 }
 
 #[test]
 fn an_unfenced_writer_is_caught() {
-    fails(overwriting(Wrong::Unfenced));
+    assert_model_fails(model_overwrite(FlightMistake::Unfenced));
 }

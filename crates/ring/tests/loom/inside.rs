@@ -7,7 +7,7 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 use trackway_ring::inside::{Line, is_part_empty};
 
-use crate::fixture::{caught, holds};
+use crate::fixture::{assert_model_holds, failure_message};
 
 /// The link while it leads to the part.
 const LINKED: u64 = 7;
@@ -160,7 +160,7 @@ impl Fixture {
     }
 }
 
-fn sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
+fn model_sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
         let threads = [(0, 1), (1, 1)].map(|(from, to)| {
@@ -175,7 +175,7 @@ fn sequences(mistake: Mistake) -> impl Fn() + Sync + Send {
 }
 
 /// A thread that is not counted, on a CPU where another one is, or is not.
-fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send {
+fn model_uncounted_reader(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
         let other = Arc::clone(&fixture);
@@ -195,7 +195,7 @@ fn at_once(mistake: Mistake, is_other_counted: bool) -> impl Fn() + Sync + Send 
 }
 
 /// Two threads, each with a CPU for itself.
-fn two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
+fn model_two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
         let threads = [0, 1].map(|cpu| {
@@ -210,7 +210,7 @@ fn two_cpus(mistake: Mistake) -> impl Fn() + Sync + Send {
 }
 
 /// One thread with sequences or none, and `others` without, one behind the other in each.
-fn atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
+fn model_atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(mistake));
         let other = Arc::clone(&fixture);
@@ -230,8 +230,8 @@ fn atomics(mistake: Mistake, with_sequence: bool) -> impl Fn() + Sync + Send {
 }
 
 /// Checks that a part is written while it is read, within as many preemptions.
-fn races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let message = caught(move || {
+fn assert_model_races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let message = failure_message(move || {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(preemptions);
         builder.check(model);
@@ -242,54 +242,54 @@ fn races(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 
 #[test]
 fn nobody_is_in_a_part_that_is_used_anew() {
-    holds(sequences(Mistake::None));
-    holds(two_cpus(Mistake::None));
-    holds(atomics(Mistake::None, false));
-    holds(atomics(Mistake::None, true));
+    assert_model_holds(model_sequences(Mistake::None));
+    assert_model_holds(model_two_cpus(Mistake::None));
+    assert_model_holds(model_atomics(Mistake::None, false));
+    assert_model_holds(model_atomics(Mistake::None, true));
 }
 
 #[test]
 fn nobody_is_in_a_part_for_one_sequence_when_it_is_used_anew() {
-    holds(at_once(Mistake::None, false));
-    holds(at_once(Mistake::None, true));
+    assert_model_holds(model_uncounted_reader(Mistake::None, false));
+    assert_model_holds(model_uncounted_reader(Mistake::None, true));
 }
 
 #[test]
 fn who_is_not_counted_is_caught_where_nobody_visits() {
-    races(2, at_once(Mistake::NoVisit, false));
+    assert_model_races(2, model_uncounted_reader(Mistake::NoVisit, false));
 }
 
 #[test]
 fn who_is_not_counted_is_caught_with_a_look_before_his_sequence() {
-    races(2, at_once(Mistake::LooksBefore, false));
+    assert_model_races(2, model_uncounted_reader(Mistake::LooksBefore, false));
 }
 
 #[test]
 fn who_is_not_counted_is_caught_behind_his_sequence() {
-    races(2, at_once(Mistake::ReadsAfter, false));
+    assert_model_races(2, model_uncounted_reader(Mistake::ReadsAfter, false));
 }
 
 #[test]
 fn a_part_used_anew_without_a_visit_is_caught() {
-    races(2, sequences(Mistake::NoVisit));
+    assert_model_races(2, model_sequences(Mistake::NoVisit));
 }
 
 #[test]
 fn a_sequence_that_does_not_look_again_is_caught() {
-    races(2, sequences(Mistake::LinkNotChecked));
+    assert_model_races(2, model_sequences(Mistake::LinkNotChecked));
 }
 
 #[test]
 fn a_look_before_the_count_is_caught() {
-    races(2, atomics(Mistake::LooksFirst, false));
+    assert_model_races(2, model_atomics(Mistake::LooksFirst, false));
 }
 
 #[test]
 fn entries_read_before_exits_are_caught() {
-    races(3, atomics(Mistake::EntriesFirst, false));
+    assert_model_races(3, model_atomics(Mistake::EntriesFirst, false));
 }
 
 #[test]
 fn an_exit_without_release_is_caught() {
-    races(2, two_cpus(Mistake::LeavesRelaxed));
+    assert_model_races(2, model_two_cpus(Mistake::LeavesRelaxed));
 }

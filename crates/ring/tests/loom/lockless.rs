@@ -8,14 +8,14 @@ use trackway_abi::region::SUB_HEADER_BYTES;
 use trackway_ring::Geometry;
 use trackway_ring::lockless::equations::sub_buffer_ready;
 use trackway_ring::lockless::{
-    Buffer, Counters, Got, Lost, Mode, Reference, Store, SubBuffer, TryAgain, header,
+    Buffer, Counters, Got, LossReason, Mode, Reference, Store, SubBuffer, TryAgain, header,
 };
 
-use super::fixture::{fails, holds};
+use super::fixture::{assert_model_fails, assert_model_holds};
 
 /// A record of which a sub-buffer has room for one, or for two.
 const SLOT_BYTES: usize = 3000;
-const PAIR: usize = 1900;
+const PAIR_RECORD_BYTES: usize = 1900;
 /// The place of a slot's value, and of its check.
 const VALUE: u64 = 16;
 const CHECK: u64 = 24;
@@ -109,7 +109,7 @@ impl Fixture {
         self.clock.fetch_add(1, Ordering::Relaxed)
     }
 
-    fn emit(&self, value: u64, bytes: usize, mistake: Mistake) -> Result<u64, Lost> {
+    fn emit(&self, value: u64, bytes: usize, mistake: Mistake) -> Result<u64, LossReason> {
         let slot = self.buffer().reserve(&self.memory, || self.now(), || true, (1, bytes, 0))?;
         if mistake == Mistake::CommitFirst {
             self.buffer().commit(&self.memory, &slot);
@@ -178,13 +178,13 @@ impl Fixture {
 
 /// Two producers whose slots lie in one sub-buffer, and who commit in any order; a consumer who
 /// wants it early.
-fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
+fn model_two_producers(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
-        let slots = [PAIR, PAIR];
+        let slots = [PAIR_RECORD_BYTES, PAIR_RECORD_BYTES];
         let fixture = Arc::new(Fixture::new(Mode::Discard, &slots));
         let producer = {
             let fixture = fixture.clone();
-            loom::thread::spawn(move || fixture.emit(1, PAIR, mistake).unwrap())
+            loom::thread::spawn(move || fixture.emit(1, PAIR_RECORD_BYTES, mistake).unwrap())
         };
         let consumer = {
             let fixture = fixture.clone();
@@ -194,7 +194,7 @@ fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
             })
         };
         // The other one is this thread: one more would have loom go through six times as much.
-        fixture.emit(2, PAIR, mistake).unwrap();
+        fixture.emit(2, PAIR_RECORD_BYTES, mistake).unwrap();
         producer.join().unwrap();
         let mut found = consumer.join().unwrap();
         fixture.buffer().force_switch(&fixture.memory, || fixture.now());
@@ -208,7 +208,7 @@ fn pair(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
 
 /// A flight recorder that is full, a producer that overwrites, and a consumer that reads what is
 /// overwritten.
-fn overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
+fn model_overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
         let slots = [SLOT_BYTES];
         let fixture = Arc::new(Fixture::new(Mode::FlightRecorder, &slots));
@@ -239,41 +239,41 @@ fn overwrite(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
 
 #[test]
 fn slots_are_committed_in_any_order() {
-    holds(pair(Mistake::None));
+    assert_model_holds(model_two_producers(Mistake::None));
 }
 
 #[test]
 fn a_commit_before_the_bytes_is_caught() {
-    fails(pair(Mistake::CommitFirst));
+    assert_model_fails(model_two_producers(Mistake::CommitFirst));
 }
 
 #[test]
 fn a_consumer_that_does_not_look_at_commit_seq_is_caught() {
-    fails(pair(Mistake::NotReady));
+    assert_model_fails(model_two_producers(Mistake::NotReady));
 }
 
 #[test]
 fn a_commit_seq_read_without_acquire_is_caught() {
-    fails(pair(Mistake::Relaxed));
+    assert_model_fails(model_two_producers(Mistake::Relaxed));
 }
 
 #[test]
 fn an_overwritten_sub_buffer_is_read_whole_or_not() {
-    holds(overwrite(Mistake::None));
+    assert_model_holds(model_overwrite(Mistake::None));
 }
 
 #[test]
 fn a_consumer_that_takes_what_is_used_is_caught() {
-    fails(overwrite(Mistake::InUse));
+    assert_model_fails(model_overwrite(Mistake::InUse));
 }
 
 #[test]
 fn a_consumer_that_does_not_exchange_is_caught() {
-    fails(overwrite(Mistake::InPlace));
+    assert_model_fails(model_overwrite(Mistake::InPlace));
 }
 
 /// A session ends, and its memory is given back, while a producer reserves.
-fn end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
+fn model_session_end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
     move || {
         let fixture = Arc::new(Fixture::new(Mode::Discard, &[SLOT_BYTES]));
         let generation = Arc::new(AtomicU64::new(1));
@@ -311,21 +311,21 @@ fn end(mistake: Mistake) -> impl Fn() + Sync + Send + 'static {
 
 #[test]
 fn nobody_has_a_slot_in_what_is_given_back() {
-    holds(end(Mistake::None));
+    assert_model_holds(model_session_end(Mistake::None));
 }
 
 #[test]
 fn who_asks_before_he_reads_write_count_is_caught() {
-    fails(end(Mistake::AskedBefore));
+    assert_model_fails(model_session_end(Mistake::AskedBefore));
 }
 
 #[test]
 fn a_recorder_that_does_not_move_write_count_on_is_caught() {
-    fails(end(Mistake::NotRetired));
+    assert_model_fails(model_session_end(Mistake::NotRetired));
 }
 
 /// A reader counts undelivered records while the last of them is delivered.
-fn counting(in_order: bool) -> impl Fn() + Sync + Send {
+fn model_undelivered_count(in_order: bool) -> impl Fn() + Sync + Send {
     move || {
         let shared = Arc::new(SubBuffer::new());
         let producer = {
@@ -349,10 +349,10 @@ fn counting(in_order: bool) -> impl Fn() + Sync + Send {
 
 #[test]
 fn what_is_undelivered_is_not_below_zero() {
-    holds(counting(true));
+    assert_model_holds(model_undelivered_count(true));
 }
 
 #[test]
 fn counting_out_of_order_is_caught() {
-    fails(counting(false));
+    assert_model_fails(model_undelivered_count(false));
 }

@@ -6,18 +6,21 @@ use loom::thread;
 use trackway_ring::claim::Claim;
 use trackway_ring::{Control, Drained};
 
-use crate::fixture::{BEGIN, FIRST, Fixture, Mistake, RECORD_BYTES, fails, holds};
+use crate::fixture::{
+    BEGIN_TIME, FIRST_RECORD, Fixture, Mistake, RECORD_BYTES, assert_model_fails,
+    assert_model_holds,
+};
 
 /// A writer of three records and a snapshot meanwhile: its values are of one moment.
-fn snapshots(mistake: Mistake, recheck: bool) -> impl Fn() + Sync + Send {
+fn model_snapshot(mistake: Mistake, recheck: bool) -> impl Fn() + Sync + Send {
     move || {
-        let fixture = Arc::new(Fixture::new(1, FIRST, 3));
+        let fixture = Arc::new(Fixture::new(1, FIRST_RECORD, 3));
         let writer = {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
                 let claim = Claim::take(fixture.region(), 1).expect("nobody else claims");
                 for value in 1..4 {
-                    let now = BEGIN + u64::from(value);
+                    let now = BEGIN_TIME + u64::from(value);
                     let (plan, bytes, _) = fixture.plan(value, now).expect("there is no limit");
                     fixture.commit_claimed(&claim, &plan, &bytes, mistake);
                 }
@@ -42,26 +45,26 @@ fn read_progress(fixture: &Fixture, recheck: bool) {
         let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
         (word >> 1, load(&slot.last_ts), load(&slot.events))
     };
-    let expected = (head - FIRST) / RECORD_BYTES;
-    assert_eq!((last_ts, events), (BEGIN + expected, expected), "a slot of another moment");
+    let expected = (head - FIRST_RECORD) / RECORD_BYTES;
+    assert_eq!((last_ts, events), (BEGIN_TIME + expected, expected), "a slot of another moment");
 }
 
 #[test]
 fn a_snapshot_is_of_one_moment() {
-    holds(snapshots(Mistake::None, true));
+    assert_model_holds(model_snapshot(Mistake::None, true));
 }
 
 #[test]
 fn a_snapshot_not_checked_is_caught() {
-    fails(snapshots(Mistake::None, false));
+    assert_model_fails(model_snapshot(Mistake::None, false));
 }
 
 #[test]
 fn a_slot_filled_without_a_fence_is_caught() {
-    fails(snapshots(Mistake::Unfenced, true));
+    assert_model_fails(model_snapshot(Mistake::Unfenced, true));
 }
 
-fn progress(number: u64) -> Drained {
+fn make_progress(number: u64) -> Drained {
     Drained {
         position: number,
         file_bytes: number,
@@ -75,28 +78,30 @@ fn progress(number: u64) -> Drained {
 /// A recorder that publishes its progress, and a reader that looks meanwhile.
 #[test]
 fn progress_is_of_one_moment() {
-    holds(|| {
+    assert_model_holds(|| {
         let control = Arc::new(Control::new());
         let recorder = {
             let control = Arc::clone(&control);
-            thread::spawn(move || (1..3).for_each(|number| control.set_drained(progress(number))))
+            thread::spawn(move || {
+                (1..3).for_each(|number| control.set_drained(make_progress(number)))
+            })
         };
         let reader = {
             let control = Arc::clone(&control);
             thread::spawn(move || {
                 let seen = control.drained();
-                assert_eq!(seen, progress(seen.position));
+                assert_eq!(seen, make_progress(seen.position));
             })
         };
         recorder.join().unwrap();
         reader.join().unwrap();
-        assert_eq!(control.drained(), progress(2));
+        assert_eq!(control.drained(), make_progress(2));
     });
 }
 
 /// The mistake in a recorder's way to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum ProgressMistake {
     Nothing,
     /// One side only, changed in place.
     InPlace,
@@ -118,17 +123,18 @@ impl Sides {
         Self { current: AtomicU64::new(0), sides: [side(), side()] }
     }
 
-    fn set(&self, value: u64, wrong: Wrong, steps: &mut usize) {
+    fn set(&self, value: u64, wrong: ProgressMistake, steps: &mut usize) {
         let mut lives_on = || {
             *steps = steps.saturating_sub(1);
             *steps > 0
         };
         let next = self.current.load(Ordering::Relaxed) + 1;
-        let side = &self.sides[if wrong == Wrong::InPlace { 0 } else { next as usize & 1 }];
-        if wrong != Wrong::Unfenced {
+        let side =
+            &self.sides[if wrong == ProgressMistake::InPlace { 0 } else { next as usize & 1 }];
+        if wrong != ProgressMistake::Unfenced {
             fence(Ordering::Release);
         }
-        if wrong == Wrong::NamedFirst && lives_on() {
+        if wrong == ProgressMistake::NamedFirst && lives_on() {
             self.current.store(next, Ordering::Release);
         }
         for word in side {
@@ -136,7 +142,7 @@ impl Sides {
                 word.store(value, Ordering::Relaxed);
             }
         }
-        if !matches!(wrong, Wrong::NamedFirst | Wrong::InPlace) && lives_on() {
+        if !matches!(wrong, ProgressMistake::NamedFirst | ProgressMistake::InPlace) && lives_on() {
             self.current.store(next, Ordering::Release);
         }
     }
@@ -148,7 +154,7 @@ impl Sides {
 }
 
 /// A recorder that dies after `steps`, then a recovery.
-fn recovery(wrong: Wrong, steps: usize) -> impl Fn() + Sync + Send {
+fn model_recovery(wrong: ProgressMistake, steps: usize) -> impl Fn() + Sync + Send {
     move || {
         let shared = Arc::new(Sides::new());
         let recorder = {
@@ -167,23 +173,23 @@ fn recovery(wrong: Wrong, steps: usize) -> impl Fn() + Sync + Send {
 #[test]
 fn progress_survives_death_at_every_step() {
     for steps in 1..=10 {
-        holds(recovery(Wrong::Nothing, steps));
+        assert_model_holds(model_recovery(ProgressMistake::Nothing, steps));
     }
 }
 
 #[test]
 fn progress_changed_in_place_is_caught() {
-    fails(recovery(Wrong::InPlace, 2));
+    assert_model_fails(model_recovery(ProgressMistake::InPlace, 2));
 }
 
 #[test]
 fn progress_named_before_it_is_filled_is_caught() {
-    fails(recovery(Wrong::NamedFirst, 3));
+    assert_model_fails(model_recovery(ProgressMistake::NamedFirst, 3));
 }
 
 /// Why `Control::set_drained` begins with a fence: without it, a later change may become visible
 /// before the store that moved readers away from the side that it changes.
-fn overtaking(wrong: Wrong) -> impl Fn() + Sync + Send {
+fn model_overtaking(wrong: ProgressMistake) -> impl Fn() + Sync + Send {
     move || {
         let shared = Arc::new(Sides::new());
         let recorder = {
@@ -211,6 +217,6 @@ fn overtaking(wrong: Wrong) -> impl Fn() + Sync + Send {
 
 #[test]
 fn a_change_that_overtakes_is_caught() {
-    holds(overtaking(Wrong::Nothing));
-    fails(overtaking(Wrong::Unfenced));
+    assert_model_holds(model_overtaking(ProgressMistake::Nothing));
+    assert_model_fails(model_overtaking(ProgressMistake::Unfenced));
 }

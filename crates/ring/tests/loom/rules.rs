@@ -8,11 +8,11 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, Ordering, fence};
 use loom::thread;
 
-use crate::fixture::{fails, holds};
+use crate::fixture::{assert_model_fails, assert_model_holds};
 
 /// The mistake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum RuleMistake {
     Nothing,
     /// A library that has set the bit does not look whether the rules are still those.
     NotAgain,
@@ -42,10 +42,10 @@ enum Wrong {
 
 /// Slots.
 const SESSION: usize = 0;
-const HEIR: usize = 1;
+const SUCCESSOR: usize = 1;
 /// The session's bit in the enable word, and its successor's.
-const OLD: u32 = 1 << SESSION;
-const NEW: u32 = 1 << HEIR;
+const SESSION_BIT: u32 = 1 << SESSION;
+const SUCCESSOR_BIT: u32 = 1 << SUCCESSOR;
 /// More than there are changes in a model, as in the product.
 const TRIES_MAX: usize = 8;
 
@@ -60,14 +60,14 @@ struct Session {
 }
 
 /// The state that decides about a session's bits.
-struct Standing {
+struct SessionState {
     revision: u32,
     has_ended: bool,
     is_paused: bool,
     target: usize,
 }
 
-impl Standing {
+impl SessionState {
     fn is_settled(&self) -> bool {
         !self.has_ended && self.revision & 1 == 0
     }
@@ -75,10 +75,10 @@ impl Standing {
 
 impl Session {
     /// Returns the decision of this revision's rules; `None` if they were rewritten meanwhile.
-    fn selects(&self, revision: u32, wrong: Wrong) -> Option<bool> {
+    fn selects(&self, revision: u32, wrong: RuleMistake) -> Option<bool> {
         let [first, second] = [0, 1].map(|byte: usize| self.rules[byte].load(Ordering::Relaxed));
         fence(Ordering::Acquire);
-        if wrong != Wrong::Torn && self.revision.load(Ordering::Relaxed) != revision {
+        if wrong != RuleMistake::Torn && self.revision.load(Ordering::Relaxed) != revision {
             return None;
         }
         assert_eq!(first, second, "torn rules");
@@ -105,21 +105,21 @@ impl Table {
         table
     }
 
-    fn standing(&self, slot: usize) -> Standing {
+    fn standing(&self, slot: usize) -> SessionState {
         let session = &self.sessions[slot];
         let revision = session.revision.load(Ordering::Acquire);
         let successor = session.successor.load(Ordering::Relaxed);
-        let target = if successor == 0 { slot } else { HEIR };
+        let target = if successor == 0 { slot } else { SUCCESSOR };
         let has_ended = session.has_ended.load(Ordering::Acquire) != 0;
         let is_paused = session.paused.load(Ordering::Relaxed) != 0;
-        Standing { revision, has_ended, is_paused, target }
+        SessionState { revision, has_ended, is_paused, target }
     }
 
     /// The library: `intern_event`, then `enable_if_selected` for each slot.
-    fn describe(&self, wrong: Wrong) {
+    fn describe(&self, wrong: RuleMistake) {
         self.event_is_ready.store(1, Ordering::Release);
         fence(Ordering::SeqCst);
-        for slot in [SESSION, HEIR] {
+        for slot in [SESSION, SUCCESSOR] {
             assert!(self.enable_if_selected(slot, 0, TRIES_MAX, wrong), "more tries than changes");
         }
     }
@@ -131,9 +131,9 @@ impl Table {
         slot: usize,
         mut own_bits: u32,
         tries: usize,
-        wrong: Wrong,
+        wrong: RuleMistake,
     ) -> bool {
-        let is_relaxed = wrong == Wrong::LoadedRelaxed;
+        let is_relaxed = wrong == RuleMistake::LoadedRelaxed;
         let load = if is_relaxed { Ordering::Relaxed } else { Ordering::Acquire };
         for _ in 0..tries {
             let word = self.enabled.load(load);
@@ -141,21 +141,21 @@ impl Table {
             let Some(wanted) = self.wanted(slot, &standing, wrong) else { continue };
             let late = if wanted == 0 { 0 } else { word & self.predecessors(standing.target) };
             let into = match wrong {
-                Wrong::BothBits => word | wanted,
-                Wrong::MovedByOthers if wanted != 0 => word & !late | wanted,
-                Wrong::TakenBack => word & !(own_bits & !wanted) | wanted,
+                RuleMistake::BothBits => word | wanted,
+                RuleMistake::MovedByOthers if wanted != 0 => word & !late | wanted,
+                RuleMistake::TakenBack => word & !(own_bits & !wanted) | wanted,
                 _ if late != 0 => word,
                 _ => word | wanted,
             };
             if into == word {
                 let is_right = (word ^ wanted) & (own_bits | wanted) == 0;
-                if !is_right && wrong != Wrong::Untold {
+                if !is_right && wrong != RuleMistake::Untold {
                     self.news.store(1, Ordering::Release);
                 }
                 return true;
             }
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
-            let is_changed = if wrong == Wrong::Blindly {
+            let is_changed = if wrong == RuleMistake::Blindly {
                 let next = |now| Some(now & !(word & !into) | into & !word);
                 self.enabled.fetch_update(success, failure, next).is_ok()
             } else {
@@ -165,10 +165,10 @@ impl Table {
                 continue;
             }
             own_bits = (own_bits | wanted) & into;
-            if wrong == Wrong::NotAgain {
+            if wrong == RuleMistake::NotAgain {
                 return true;
             }
-            if wrong != Wrong::LibraryUnfenced {
+            if wrong != RuleMistake::LibraryUnfenced {
                 fence(Ordering::SeqCst);
             }
         }
@@ -178,14 +178,14 @@ impl Table {
     /// The bit of the slot that names this one as its successor.
     fn predecessors(&self, slot: usize) -> u32 {
         let session = &self.sessions[SESSION];
-        let precedes = slot == HEIR
+        let precedes = slot == SUCCESSOR
             && session.successor.load(Ordering::Relaxed) == 1
             && session.has_ended.load(Ordering::Relaxed) == 0;
-        if precedes { OLD } else { 0 }
+        if precedes { SESSION_BIT } else { 0 }
     }
 
     /// The bit that there must be; `None` if the rules are being rewritten at this moment.
-    fn wanted(&self, slot: usize, standing: &Standing, wrong: Wrong) -> Option<u32> {
+    fn wanted(&self, slot: usize, standing: &SessionState, wrong: RuleMistake) -> Option<u32> {
         if !standing.is_settled() {
             return Some(0);
         }
@@ -194,11 +194,11 @@ impl Table {
     }
 
     /// The recorder: `set_rules`.
-    fn set_rules(&self, slot: usize, selects: u32, wrong: Wrong) {
+    fn set_rules(&self, slot: usize, selects: u32, wrong: RuleMistake) {
         let session = &self.sessions[slot];
         let odd = session.revision.load(Ordering::Relaxed) | 1;
         session.revision.store(odd, Ordering::Relaxed);
-        if wrong != Wrong::OddLate {
+        if wrong != RuleMistake::OddLate {
             fence(Ordering::Release);
         }
         for byte in &session.rules {
@@ -208,13 +208,13 @@ impl Table {
     }
 
     /// The recorder: `apply_rules`.
-    fn apply(&self, slot: usize, wanted: bool, wrong: Wrong) {
+    fn apply(&self, slot: usize, wanted: bool, wrong: RuleMistake) {
         let bit = 1 << slot;
-        if wrong != Wrong::RecorderUnfenced {
+        if wrong != RuleMistake::RecorderUnfenced {
             fence(Ordering::SeqCst);
         }
         if wanted && self.event_is_ready.load(Ordering::Acquire) == 1 {
-            let late = if wrong == Wrong::LateLeft { 0 } else { self.predecessors(slot) };
+            let late = if wrong == RuleMistake::LateLeft { 0 } else { self.predecessors(slot) };
             let next = |word| Some(word & !late | bit);
             let _ = self.enabled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
         } else if !wanted && self.enabled.load(Ordering::Relaxed) & bit != 0 {
@@ -223,11 +223,11 @@ impl Table {
     }
 
     /// The recorder looks at the event because it was told to.
-    fn check_revision(&self, wrong: Wrong) {
+    fn check_revision(&self, wrong: RuleMistake) {
         if self.news.load(Ordering::Acquire) == 0 {
             return;
         }
-        for slot in [SESSION, HEIR] {
+        for slot in [SESSION, SUCCESSOR] {
             let standing = self.standing(slot);
             if !standing.has_ended && standing.target == slot {
                 let wanted = self.wanted(slot, &standing, wrong);
@@ -239,25 +239,31 @@ impl Table {
     /// Bits of sessions that have not ended: who has slept through an end may have left some.
     fn bits(&self) -> u32 {
         let has_ended = |slot: usize| self.sessions[slot].has_ended.load(Ordering::Acquire) != 0;
-        let ended = u32::from(has_ended(SESSION)) * OLD | u32::from(has_ended(HEIR)) * NEW;
+        let ended = u32::from(has_ended(SESSION)) * SESSION_BIT
+            | u32::from(has_ended(SUCCESSOR)) * SUCCESSOR_BIT;
         self.enabled.load(Ordering::Acquire) & !ended
     }
 
     /// The recorder: `move_event`.
-    fn move_event(&self, wrong: Wrong) {
-        if wrong != Wrong::RecorderUnfenced {
+    fn move_event(&self, wrong: RuleMistake) {
+        if wrong != RuleMistake::RecorderUnfenced {
             fence(Ordering::SeqCst);
         }
-        let next = |word| (word & OLD != 0).then_some(word & !OLD | NEW);
+        let next = |word| (word & SESSION_BIT != 0).then_some(word & !SESSION_BIT | SUCCESSOR_BIT);
         let _ = self.enabled.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
     }
 }
 
 /// The steps of a recorder.
-type Work = fn(&Table, Wrong);
+type RecorderSteps = fn(&Table, RuleMistake);
 
 /// A library describes an event while the `recorder` works; the bits that there must be at the end.
-fn meeting(selects: u32, expected: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync {
+fn model_description(
+    selects: u32,
+    expected: u32,
+    wrong: RuleMistake,
+    recorder: RecorderSteps,
+) -> impl Fn() + Send + Sync {
     move || {
         let table = Arc::new(Table::new(selects));
         let library = {
@@ -274,14 +280,19 @@ fn meeting(selects: u32, expected: u32, wrong: Wrong, recorder: Work) -> impl Fn
 /// A library describes an event that is on, because the rules select it, or because it has just set
 /// the bit for rules of before, and is stopped for good behind its exchange; once the recorder has
 /// worked, the bit is `on`, and that does not change.
-fn staying(selects: u32, on: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync {
+fn model_bit_stays_on(
+    selects: u32,
+    on: u32,
+    wrong: RuleMistake,
+    recorder: RecorderSteps,
+) -> impl Fn() + Send + Sync {
     move || {
         let table = Arc::new(Table::new(selects));
         table.event_is_ready.store(1, Ordering::Relaxed);
-        table.enabled.store(OLD, Ordering::Relaxed);
+        table.enabled.store(SESSION_BIT, Ordering::Relaxed);
         let library = {
             let table = Arc::clone(&table);
-            let own_bits = if selects == 1 { 0 } else { OLD };
+            let own_bits = if selects == 1 { 0 } else { SESSION_BIT };
             thread::spawn(move || table.enable_if_selected(SESSION, own_bits, 1, wrong))
         };
         recorder(&table, wrong);
@@ -293,12 +304,16 @@ fn staying(selects: u32, on: u32, wrong: Wrong, recorder: Work) -> impl Fn() + S
 
 /// An event that was described before, and whose site is reached meanwhile: the site finds one bit
 /// or the other, or none where the rules have not selected it `old_bit`.
-fn passing(old_bit: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Sync {
+fn model_site_reads_bits(
+    old_bit: u32,
+    wrong: RuleMistake,
+    recorder: RecorderSteps,
+) -> impl Fn() + Send + Sync {
     move || {
         let table = Arc::new(Table::new(old_bit));
         table.event_is_ready.store(1, Ordering::Relaxed);
-        table.enabled.store(if old_bit == 1 { OLD } else { 0 }, Ordering::Relaxed);
-        let with = |work: fn(&Table, u32, Wrong)| {
+        table.enabled.store(if old_bit == 1 { SESSION_BIT } else { 0 }, Ordering::Relaxed);
+        let with = |work: fn(&Table, u32, RuleMistake)| {
             let table = Arc::clone(&table);
             thread::spawn(move || work(&table, old_bit, wrong))
         };
@@ -312,160 +327,230 @@ fn passing(old_bit: u32, wrong: Wrong, recorder: Work) -> impl Fn() + Send + Syn
         library.join().unwrap();
         site.join().unwrap();
         table.check_revision(wrong);
-        assert_eq!(table.enabled.load(Ordering::Acquire), NEW, "a wrong bit");
+        assert_eq!(table.enabled.load(Ordering::Acquire), SUCCESSOR_BIT, "a wrong bit");
     }
 }
 
-fn deselect(table: &Table, wrong: Wrong) {
+fn deselect_event(table: &Table, wrong: RuleMistake) {
     table.set_rules(SESSION, 0, wrong);
     table.apply(SESSION, false, wrong);
 }
 
-fn select(table: &Table, wrong: Wrong) {
+fn select_event(table: &Table, wrong: RuleMistake) {
     table.set_rules(SESSION, 1, wrong);
     table.apply(SESSION, true, wrong);
 }
 
-fn deselect_and_select(table: &Table, wrong: Wrong) {
-    deselect(table, wrong);
-    select(table, wrong);
+fn deselect_and_select(table: &Table, wrong: RuleMistake) {
+    deselect_event(table, wrong);
+    select_event(table, wrong);
 }
 
-fn pause(table: &Table, wrong: Wrong) {
+fn pause_session(table: &Table, wrong: RuleMistake) {
     table.sessions[SESSION].paused.store(1, Ordering::Relaxed);
     table.apply(SESSION, false, wrong);
 }
 
-fn pause_and_go_on(table: &Table, wrong: Wrong) {
-    pause(table, wrong);
+fn pause_and_resume(table: &Table, wrong: RuleMistake) {
+    pause_session(table, wrong);
     table.sessions[SESSION].paused.store(0, Ordering::Relaxed);
     table.apply(SESSION, true, wrong);
 }
 
-fn end(table: &Table, wrong: Wrong) {
+fn end_session(table: &Table, wrong: RuleMistake) {
     table.sessions[SESSION].has_ended.store(1, Ordering::Release);
     table.apply(SESSION, false, wrong);
 }
 
-fn succeed(table: &Table, wrong: Wrong) {
+fn install_successor(table: &Table, wrong: RuleMistake) {
     table.sessions[SESSION].successor.store(1, Ordering::Relaxed);
     table.move_event(wrong);
-    table.set_rules(HEIR, 1, wrong);
-    table.apply(HEIR, true, wrong);
+    table.set_rules(SUCCESSOR, 1, wrong);
+    table.apply(SUCCESSOR, true, wrong);
 }
 
 /// The old bit was set when the recorder had looked for bits to move.
-fn succeed_behind_its_back(table: &Table, wrong: Wrong) {
+fn install_successor_with_late_bit(table: &Table, wrong: RuleMistake) {
     table.sessions[SESSION].successor.store(1, Ordering::Relaxed);
-    table.set_rules(HEIR, 1, wrong);
-    table.apply(HEIR, true, wrong);
+    table.set_rules(SUCCESSOR, 1, wrong);
+    table.apply(SUCCESSOR, true, wrong);
 }
 
-fn succeed_and_end(table: &Table, wrong: Wrong) {
-    succeed(table, wrong);
-    end(table, wrong);
+fn install_successor_and_end(table: &Table, wrong: RuleMistake) {
+    install_successor(table, wrong);
+    end_session(table, wrong);
 }
 
-fn select_and_succeed(table: &Table, wrong: Wrong) {
-    select(table, wrong);
-    succeed(table, wrong);
+fn select_and_install_successor(table: &Table, wrong: RuleMistake) {
+    select_event(table, wrong);
+    install_successor(table, wrong);
 }
 
 /// A session with a successor ends, and another one takes its slot.
-fn begin_anew(table: &Table, wrong: Wrong) {
+fn reuse_session_slot(table: &Table, wrong: RuleMistake) {
     let session = &table.sessions[SESSION];
     session.successor.store(1, Ordering::Relaxed);
-    end(table, wrong);
+    end_session(table, wrong);
     session.successor.store(0, Ordering::Relaxed);
     session.has_ended.store(0, Ordering::Release);
     table.apply(SESSION, true, wrong);
 }
 
 /// The successor is given other rules as soon as it is alone.
-fn succeed_and_deselect(table: &Table, wrong: Wrong) {
-    succeed_and_end(table, wrong);
-    table.set_rules(HEIR, 0, wrong);
-    table.apply(HEIR, false, wrong);
+fn install_successor_and_deselect(table: &Table, wrong: RuleMistake) {
+    install_successor_and_end(table, wrong);
+    table.set_rules(SUCCESSOR, 0, wrong);
+    table.apply(SUCCESSOR, false, wrong);
 }
 
 #[test]
 fn the_last_rules_win() {
-    holds(meeting(1, 0, Wrong::Nothing, deselect));
-    holds(meeting(0, OLD, Wrong::Nothing, select));
-    holds(meeting(1, OLD, Wrong::Nothing, deselect_and_select));
+    assert_model_holds(model_description(1, 0, RuleMistake::Nothing, deselect_event));
+    assert_model_holds(model_description(0, SESSION_BIT, RuleMistake::Nothing, select_event));
+    assert_model_holds(model_description(
+        1,
+        SESSION_BIT,
+        RuleMistake::Nothing,
+        deselect_and_select,
+    ));
 }
 
 #[test]
 fn a_pause_leaves_no_bit_and_its_end_sets_them() {
-    holds(meeting(1, 0, Wrong::Nothing, pause));
-    holds(meeting(1, OLD, Wrong::Nothing, pause_and_go_on));
+    assert_model_holds(model_description(1, 0, RuleMistake::Nothing, pause_session));
+    assert_model_holds(model_description(1, SESSION_BIT, RuleMistake::Nothing, pause_and_resume));
 }
 
 #[test]
 fn a_successor_has_every_bit() {
-    holds(meeting(1, NEW, Wrong::Nothing, succeed));
-    holds(meeting(1, NEW, Wrong::Nothing, succeed_and_end));
+    assert_model_holds(model_description(
+        1,
+        SUCCESSOR_BIT,
+        RuleMistake::Nothing,
+        install_successor,
+    ));
+    assert_model_holds(model_description(
+        1,
+        SUCCESSOR_BIT,
+        RuleMistake::Nothing,
+        install_successor_and_end,
+    ));
 }
 
 #[test]
 fn a_site_finds_one_bit_or_the_other() {
-    holds(passing(1, Wrong::Nothing, succeed));
-    holds(passing(0, Wrong::Nothing, select_and_succeed));
-    holds(passing(1, Wrong::Nothing, succeed_behind_its_back));
+    assert_model_holds(model_site_reads_bits(1, RuleMistake::Nothing, install_successor));
+    assert_model_holds(model_site_reads_bits(
+        0,
+        RuleMistake::Nothing,
+        select_and_install_successor,
+    ));
+    assert_model_holds(model_site_reads_bits(
+        1,
+        RuleMistake::Nothing,
+        install_successor_with_late_bit,
+    ));
 }
 
 #[test]
 fn a_session_that_ended_leaves_its_successor_what_that_ones_rules_say() {
-    holds(meeting(1, 0, Wrong::Nothing, end));
-    holds(meeting(1, 0, Wrong::Nothing, succeed_and_deselect));
+    assert_model_holds(model_description(1, 0, RuleMistake::Nothing, end_session));
+    assert_model_holds(model_description(
+        1,
+        0,
+        RuleMistake::Nothing,
+        install_successor_and_deselect,
+    ));
 }
 
 #[test]
 fn a_bit_that_is_on_stays_on() {
-    holds(staying(1, OLD, Wrong::Nothing, deselect_and_select));
-    holds(staying(0, OLD, Wrong::Nothing, select));
-    holds(staying(1, OLD, Wrong::Nothing, pause_and_go_on));
-    holds(staying(1, NEW, Wrong::Nothing, succeed));
-    holds(staying(1, OLD, Wrong::Nothing, begin_anew));
+    assert_model_holds(model_bit_stays_on(
+        1,
+        SESSION_BIT,
+        RuleMistake::Nothing,
+        deselect_and_select,
+    ));
+    assert_model_holds(model_bit_stays_on(0, SESSION_BIT, RuleMistake::Nothing, select_event));
+    assert_model_holds(model_bit_stays_on(1, SESSION_BIT, RuleMistake::Nothing, pause_and_resume));
+    assert_model_holds(model_bit_stays_on(
+        1,
+        SUCCESSOR_BIT,
+        RuleMistake::Nothing,
+        install_successor,
+    ));
+    assert_model_holds(model_bit_stays_on(
+        1,
+        SESSION_BIT,
+        RuleMistake::Nothing,
+        reuse_session_slot,
+    ));
 }
 
 #[test]
 fn a_bit_that_is_taken_away_is_caught() {
-    fails(staying(0, OLD, Wrong::TakenBack, select));
-    fails(staying(1, OLD, Wrong::MovedByOthers, begin_anew));
+    assert_model_fails(model_bit_stays_on(0, SESSION_BIT, RuleMistake::TakenBack, select_event));
+    assert_model_fails(model_bit_stays_on(
+        1,
+        SESSION_BIT,
+        RuleMistake::MovedByOthers,
+        reuse_session_slot,
+    ));
 }
 
 #[test]
 fn a_wrong_bit_that_nobody_is_told_of_is_caught() {
-    fails(meeting(1, 0, Wrong::Untold, deselect));
-    fails(meeting(1, 0, Wrong::Untold, pause));
+    assert_model_fails(model_description(1, 0, RuleMistake::Untold, deselect_event));
+    assert_model_fails(model_description(1, 0, RuleMistake::Untold, pause_session));
 }
 
 #[test]
 fn two_bits_at_once_are_caught() {
-    fails(passing(1, Wrong::BothBits, succeed));
-    fails(passing(0, Wrong::Blindly, select_and_succeed));
-    fails(passing(0, Wrong::LoadedRelaxed, select_and_succeed));
-    fails(passing(1, Wrong::LateLeft, succeed_behind_its_back));
+    assert_model_fails(model_site_reads_bits(1, RuleMistake::BothBits, install_successor));
+    assert_model_fails(model_site_reads_bits(
+        0,
+        RuleMistake::Blindly,
+        select_and_install_successor,
+    ));
+    assert_model_fails(model_site_reads_bits(
+        0,
+        RuleMistake::LoadedRelaxed,
+        select_and_install_successor,
+    ));
+    assert_model_fails(model_site_reads_bits(
+        1,
+        RuleMistake::LateLeft,
+        install_successor_with_late_bit,
+    ));
 }
 
 #[test]
 fn a_missing_second_look_is_caught() {
-    fails(meeting(1, 0, Wrong::NotAgain, deselect));
-    fails(meeting(1, 0, Wrong::NotAgain, pause));
+    assert_model_fails(model_description(1, 0, RuleMistake::NotAgain, deselect_event));
+    assert_model_fails(model_description(1, 0, RuleMistake::NotAgain, pause_session));
 }
 
 #[test]
 fn a_missing_fence_is_caught() {
-    for wrong in [Wrong::LibraryUnfenced, Wrong::RecorderUnfenced] {
-        fails(meeting(1, 0, wrong, deselect));
-        fails(meeting(1, 0, wrong, pause));
+    for wrong in [RuleMistake::LibraryUnfenced, RuleMistake::RecorderUnfenced] {
+        assert_model_fails(model_description(1, 0, wrong, deselect_event));
+        assert_model_fails(model_description(1, 0, wrong, pause_session));
     }
-    fails(meeting(0, OLD, Wrong::RecorderUnfenced, select));
+    assert_model_fails(model_description(
+        0,
+        SESSION_BIT,
+        RuleMistake::RecorderUnfenced,
+        select_event,
+    ));
 }
 
 #[test]
 fn rules_believed_too_early_are_caught() {
-    fails(meeting(1, OLD, Wrong::Torn, deselect_and_select));
-    fails(meeting(1, OLD, Wrong::OddLate, deselect_and_select));
+    assert_model_fails(model_description(1, SESSION_BIT, RuleMistake::Torn, deselect_and_select));
+    assert_model_fails(model_description(
+        1,
+        SESSION_BIT,
+        RuleMistake::OddLate,
+        deselect_and_select,
+    ));
 }

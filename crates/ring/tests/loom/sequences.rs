@@ -4,11 +4,14 @@
 use loom::sync::Arc;
 use loom::thread::{self, JoinHandle};
 
-use crate::fixture::{ALIVE, FIRST, Fixture, LAST, Mistake, Reader, fails, holds};
+use crate::fixture::{
+    ALIVE, FIRST_RECORD, Fixture, Mistake, ROOM_FOR_ONE, Reader, assert_model_fails,
+    assert_model_holds,
+};
 
 /// A writer's thread: plans outside the sequence, commits inside. The first sequence is aborted
 /// after `aborted_after` steps.
-fn write(fixture: &Fixture, value: u32, now: u64, mistake: Mistake, aborted_after: usize) {
+fn write_value(fixture: &Fixture, value: u32, now: u64, mistake: Mistake, aborted_after: usize) {
     let mut steps = aborted_after;
     // At most: one abort, the other's record, the other's switch, one's own switch.
     for _ in 0..5 {
@@ -25,7 +28,7 @@ fn write(fixture: &Fixture, value: u32, now: u64, mistake: Mistake, aborted_afte
 }
 
 /// A reader's thread, on another CPU.
-fn read(fixture: &Arc<Fixture>, within: u64) -> JoinHandle<Reader> {
+fn spawn_reader(fixture: &Arc<Fixture>, within: u64) -> JoinHandle<Reader> {
     let fixture = Arc::clone(fixture);
     thread::spawn(move || {
         let mut reader = Reader::new(within);
@@ -35,15 +38,19 @@ fn read(fixture: &Arc<Fixture>, within: u64) -> JoinHandle<Reader> {
 }
 
 /// Two writers, of whom one is aborted in its first sequence, and a reader meanwhile.
-fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn() + Sync + Send {
+fn model_two_writers(
+    within: u64,
+    mistake: Mistake,
+    aborted_after: usize,
+) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(1, within, 2));
         let writers =
             [(1, 100, aborted_after), (2, 50, ALIVE)].map(|(value, now, aborted_after)| {
                 let fixture = Arc::clone(&fixture);
-                thread::spawn(move || write(&fixture, value, now, mistake, aborted_after))
+                thread::spawn(move || write_value(&fixture, value, now, mistake, aborted_after))
             });
-        let reader = read(&fixture, within);
+        let reader = spawn_reader(&fixture, within);
         for writer in writers {
             writer.join().unwrap();
         }
@@ -54,17 +61,17 @@ fn two_writers(within: u64, mistake: Mistake, aborted_after: usize) -> impl Fn()
 }
 
 /// One writer of two records, and a reader meanwhile: all that a reader's orderings depend on.
-fn one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
+fn model_one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
     move || {
         let fixture = Arc::new(Fixture::new(1, within, 2));
         let writer = {
             let fixture = Arc::clone(&fixture);
             thread::spawn(move || {
-                write(&fixture, 1, 100, mistake, ALIVE);
-                write(&fixture, 2, 50, mistake, ALIVE);
+                write_value(&fixture, 1, 100, mistake, ALIVE);
+                write_value(&fixture, 2, 50, mistake, ALIVE);
             })
         };
-        let reader = read(&fixture, within);
+        let reader = spawn_reader(&fixture, within);
         writer.join().unwrap();
         let mut reader = reader.join().unwrap();
         reader.drain(&fixture);
@@ -76,43 +83,43 @@ fn one_writer(within: u64, mistake: Mistake) -> impl Fn() + Sync + Send {
 fn records_come_out_whole_and_once() {
     // Aborted before the first store, between the record's words, between slot and commit.
     for aborted_after in [1, 2, 5] {
-        holds(two_writers(FIRST, Mistake::None, aborted_after));
+        assert_model_holds(model_two_writers(FIRST_RECORD, Mistake::None, aborted_after));
     }
-    holds(one_writer(FIRST, Mistake::None));
+    assert_model_holds(model_one_writer(FIRST_RECORD, Mistake::None));
 }
 
 #[test]
 fn a_commit_on_a_word_that_changed_is_caught() {
-    fails(two_writers(FIRST, Mistake::Unchecked, ALIVE));
+    assert_model_fails(model_two_writers(FIRST_RECORD, Mistake::Unchecked, ALIVE));
 }
 
 #[test]
 fn a_commit_before_its_bytes_is_caught() {
-    fails(one_writer(FIRST, Mistake::CommitFirst));
+    assert_model_fails(model_one_writer(FIRST_RECORD, Mistake::CommitFirst));
 }
 
 #[test]
 fn a_commit_without_release_is_caught() {
-    fails(one_writer(FIRST, Mistake::CommitRelaxed));
+    assert_model_fails(model_one_writer(FIRST_RECORD, Mistake::CommitRelaxed));
 }
 
 #[test]
 fn the_slot_of_the_same_parity_is_caught() {
-    fails(one_writer(FIRST, Mistake::SameSlot));
+    assert_model_fails(model_one_writer(FIRST_RECORD, Mistake::SameSlot));
 }
 
 #[test]
 fn a_switch_publishes_both_sub_buffers() {
-    holds(two_writers(LAST, Mistake::None, 4));
-    holds(one_writer(LAST, Mistake::None));
+    assert_model_holds(model_two_writers(ROOM_FOR_ONE, Mistake::None, 4));
+    assert_model_holds(model_one_writer(ROOM_FOR_ONE, Mistake::None));
 }
 
 #[test]
 fn a_switch_before_its_header_is_caught() {
-    fails(one_writer(LAST, Mistake::CommitFirst));
+    assert_model_fails(model_one_writer(ROOM_FOR_ONE, Mistake::CommitFirst));
 }
 
 #[test]
 fn two_switches_on_one_word_are_caught() {
-    fails(two_writers(LAST, Mistake::Unchecked, ALIVE));
+    assert_model_fails(model_two_writers(ROOM_FOR_ONE, Mistake::Unchecked, ALIVE));
 }

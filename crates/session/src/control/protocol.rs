@@ -162,7 +162,7 @@ pub struct ChannelChange {
 
 impl ChannelChange {
     /// The channel with this change.
-    pub fn of(self, channel: &ChannelSpec) -> ChannelSpec {
+    pub fn apply_to(self, channel: &ChannelSpec) -> ChannelSpec {
         let mut changed = channel.clone();
         if let Some(mode) = self.mode {
             changed.mode = mode;
@@ -176,15 +176,15 @@ impl ChannelChange {
             |said: Option<u64>, before| said.map_or(before, |bound| (bound > 0).then_some(bound));
         changed.tracefile_size = bound(self.tracefile_size, changed.tracefile_size);
         changed.tracefile_count = bound(self.tracefile_count, changed.tracefile_count);
-        replace(&mut changed.contexts, self.contexts);
-        replace(&mut changed.pids, self.pids);
-        replace(&mut changed.executables, self.executables);
-        replace(&mut changed.pid_namespaces, self.pid_namespaces);
+        replace_if_some(&mut changed.contexts, self.contexts);
+        replace_if_some(&mut changed.pids, self.pids);
+        replace_if_some(&mut changed.executables, self.executables);
+        replace_if_some(&mut changed.pid_namespaces, self.pid_namespaces);
         changed
     }
 }
 
-fn replace<T>(place: &mut T, with: Option<T>) {
+fn replace_if_some<T>(place: &mut T, with: Option<T>) {
     if let Some(with) = with {
         *place = with;
     }
@@ -487,7 +487,7 @@ mod tests {
             tracefile_count: Some(4),
             ..ChannelSpec::default()
         };
-        assert_eq!(ChannelChange::default().of(&channel), channel);
+        assert_eq!(ChannelChange::default().apply_to(&channel), channel);
         let change = ChannelChange {
             blocking_timeout_ns: Some(0),
             contexts: Some(vec!["vpid".into()]),
@@ -495,7 +495,7 @@ mod tests {
             tracefile_count: Some(0),
             ..ChannelChange::default()
         };
-        let changed = change.of(&channel);
+        let changed = change.apply_to(&channel);
         assert_eq!((changed.blocking_timeout, changed.pids.len()), (None, 0));
         assert_eq!((changed.tracefile_size, changed.tracefile_count), (Some(1 << 20), None));
         assert_eq!((changed.contexts, changed.mode), (vec!["vpid".into()], Mode::Discard));

@@ -60,7 +60,7 @@ pub struct BufferPlan {
 
 /// The memory of a session's regions at the start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Initial {
+pub struct InitialMemory {
     /// Sub-buffers of each CPU's sequence region, or lockless buffer.
     pub subs: u64,
     /// Sub-buffers of each of its claim regions.
@@ -124,14 +124,14 @@ impl BufferOptions {
             return Err(BuffersError::TooLarge(most));
         }
         let sub_shift = size.ilog2() - count.ilog2();
-        let claim_sub_shift = part(sub_shift, CLAIM_PART);
+        let claim_sub_shift = shift_of_part(sub_shift, CLAIM_PART);
         let (count_shift, whole) = (count.ilog2(), self.size_bytes.is_some());
         Ok(BufferPlan { sub_shift, claim_sub_shift, count_shift, whole, reserve: Reserve::Rseq })
     }
 }
 
 /// Size of a sub-buffer that is this part of another, both as a power of two.
-const fn part(sub_shift: u32, part: u64) -> u32 {
+const fn shift_of_part(sub_shift: u32, part: u64) -> u32 {
     let shift = sub_shift.saturating_sub(part.ilog2());
     if shift < SUB_SHIFT_MIN { SUB_SHIFT_MIN } else { shift }
 }
@@ -147,7 +147,7 @@ impl BufferPlan {
         };
         Self {
             whole: self.whole || matches!(reserve, Reserve::Lockless),
-            claim_sub_shift: part(self.sub_shift, of_claims),
+            claim_sub_shift: shift_of_part(self.sub_shift, of_claims),
             reserve,
             ..self
         }
@@ -191,8 +191,8 @@ impl BufferPlan {
     /// Returns the memory of regions at the start, on `online` CPUs. A `thrifty` session begins
     /// with little, unless its memory was requested: where two sub-buffers for each CPU would be
     /// too much, the first records of all CPUs share what a few have.
-    pub fn initial_of(&self, online: u64, thrifty: bool) -> Initial {
-        let usual = Initial {
+    pub fn initial_of(&self, online: u64, thrifty: bool) -> InitialMemory {
+        let usual = InitialMemory {
             subs: self.initial_subs(online),
             claim_subs: self.initial_claim_subs(online),
             spare_cpus: 0,
@@ -200,11 +200,11 @@ impl BufferPlan {
         if !thrifty || self.whole || self.reserve != Reserve::Rseq {
             return usual;
         }
-        if !self.is_much(online) {
+        if !self.exceeds_idle_memory(online) {
             // As much of it as there is for each.
             let of_claims = 2 << self.claim_sub_shift;
             let subs = (THRIFTY_BYTES / online.max(1) - of_claims) >> self.sub_shift;
-            return Initial {
+            return InitialMemory {
                 subs: subs.clamp(2, usual.subs.max(2)),
                 claim_subs: 1,
                 spare_cpus: 0,
@@ -212,12 +212,12 @@ impl BufferPlan {
         }
         let spare_cpus = SPARE_CPUS.min(online.max(1));
         let claim_subs = (THRIFTY_BYTES / (2 * spare_cpus)) >> self.claim_sub_shift;
-        Initial { subs: 0, claim_subs: claim_subs.clamp(1, self.sub_count()), spare_cpus }
+        InitialMemory { subs: 0, claim_subs: claim_subs.clamp(1, self.sub_count()), spare_cpus }
     }
 
     /// Returns true if a little for every region of `online` CPUs is too much for a session that
     /// may be idle.
-    pub const fn is_much(&self, online: u64) -> bool {
+    pub const fn exceeds_idle_memory(&self, online: u64) -> bool {
         let least = (2 << self.sub_shift) + (2 << self.claim_sub_shift);
         online * least > THRIFTY_BYTES
     }
@@ -236,13 +236,13 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn plan(size: Option<u64>, count: Option<u64>) -> Result<BufferPlan, BuffersError> {
+    fn plan_buffers(size: Option<u64>, count: Option<u64>) -> Result<BufferPlan, BuffersError> {
         BufferOptions { size_bytes: size, sub_buffers: count, overwrite: false }.plan()
     }
 
     #[test]
     fn the_default_is_four_mebibytes_backed_as_far_as_cpus_are_few() {
-        let plan = plan(None, None).unwrap();
+        let plan = plan_buffers(None, None).unwrap();
         assert_eq!((plan.sub_shift, plan.count_shift, plan.claim_sub_shift), (16, 6, 14));
         assert_eq!((plan.initial_subs(2), plan.initial_claim_subs(2)), (64, 1));
         assert_eq!(plan.initial_subs(16), 16);
@@ -251,7 +251,7 @@ mod tests {
 
     #[test]
     fn each_way_of_writing_has_the_memory() {
-        let plan = plan(None, None).unwrap();
+        let plan = plan_buffers(None, None).unwrap();
         let claim = plan.reserved_by(Reserve::Claim);
         assert_eq!((claim.sub_shift, claim.claim_sub_shift, claim.count_shift), (16, 15, 6));
         assert_eq!((claim.initial_subs(2), claim.initial_claim_subs(2)), (0, 64));
@@ -265,14 +265,14 @@ mod tests {
 
     #[test]
     fn a_thrifty_session_begins_with_little_on_any_machine() {
-        let plan = plan(None, None).unwrap();
+        let plan = plan_buffers(None, None).unwrap();
         assert_eq!(plan.initial_of(2, false).subs, 64);
         for (online, expected) in [
-            (1, Initial { subs: 31, claim_subs: 1, spare_cpus: 0 }),
-            (2, Initial { subs: 15, claim_subs: 1, spare_cpus: 0 }),
-            (12, Initial { subs: 2, claim_subs: 1, spare_cpus: 0 }),
-            (16, Initial { subs: 0, claim_subs: 8, spare_cpus: 8 }),
-            (256, Initial { subs: 0, claim_subs: 8, spare_cpus: 8 }),
+            (1, InitialMemory { subs: 31, claim_subs: 1, spare_cpus: 0 }),
+            (2, InitialMemory { subs: 15, claim_subs: 1, spare_cpus: 0 }),
+            (12, InitialMemory { subs: 2, claim_subs: 1, spare_cpus: 0 }),
+            (16, InitialMemory { subs: 0, claim_subs: 8, spare_cpus: 8 }),
+            (256, InitialMemory { subs: 0, claim_subs: 8, spare_cpus: 8 }),
         ] {
             assert_eq!(plan.initial_of(online, true), expected, "{online} CPUs");
         }
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn options_are_taken_at_their_word() {
-        let plan_of = |size, count| plan(size, count).map(|p| (p.sub_shift, p.count_shift));
+        let plan_of = |size, count| plan_buffers(size, count).map(|p| (p.sub_shift, p.count_shift));
         assert_eq!(plan_of(Some(64 << 10), Some(4)), Ok((14, 2)));
         assert_eq!(plan_of(Some(64 << 10), None), Ok((12, 4)));
         assert_eq!(plan_of(Some(8 << 10), None), Ok((12, 1)));
@@ -298,7 +298,7 @@ mod tests {
         #[test]
         fn every_plan_is_a_geometry(size: u64, count in prop::option::of(0_u64..300)) {
             let size = size >> (size % 64);
-            if let Ok(plan) = plan(Some(size), count) {
+            if let Ok(plan) = plan_buffers(Some(size), count) {
                 prop_assert!((SUB_SHIFT_MIN..=SUB_SHIFT_MAX).contains(&plan.sub_shift));
                 prop_assert!((SUB_SHIFT_MIN..=plan.sub_shift).contains(&plan.claim_sub_shift));
                 prop_assert!((1..=8).contains(&plan.count_shift));

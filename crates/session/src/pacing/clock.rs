@@ -168,12 +168,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// A machine with a counter of `hz`, whose clock starts at `offset`.
-    fn reading(hz: u64, offset: u64, at_ns: u64) -> Reading {
+    fn reading_at(hz: u64, offset: u64, at_ns: u64) -> Reading {
         let tsc = 1_000_000 + (u128::from(at_ns) * u128::from(hz) / 1_000_000_000) as u64;
         Reading { tsc, ns: offset + at_ns, width: 60 }
     }
 
-    fn line(change: Change) -> Line {
+    fn expect_line(change: Change) -> Line {
         match change {
             Change::Line(line) => line,
             other => panic!("no line: {other:?}"),
@@ -183,9 +183,9 @@ mod tests {
     #[test]
     fn two_readings_make_a_line() {
         let mut calibrator = Calibrator::default();
-        assert_eq!(calibrator.update(reading(2_100_000_000, 5_000, 0)), Change::Keep);
-        let line = line(calibrator.update(reading(2_100_000_000, 5_000, 10_000_000)));
-        let later = reading(2_100_000_000, 5_000, 1_000_000_000);
+        assert_eq!(calibrator.update(reading_at(2_100_000_000, 5_000, 0)), Change::Keep);
+        let line = expect_line(calibrator.update(reading_at(2_100_000_000, 5_000, 10_000_000)));
+        let later = reading_at(2_100_000_000, 5_000, 1_000_000_000);
         let error = line.at(later.tsc).unwrap().abs_diff(later.ns);
         assert!(error < 10, "{error} ns after a second");
         assert!(line.span > 4_000_000_000 && line.span < 4_400_000_000);
@@ -194,9 +194,9 @@ mod tests {
     #[test]
     fn a_jump_begins_an_epoch() {
         let mut calibrator = Calibrator::default();
-        calibrator.update(reading(1_000_000_000, 0, 0));
-        calibrator.update(reading(1_000_000_000, 0, 10_000_000));
-        let after = reading(1_000_000_000, 5_000_000_000, 110_000_000);
+        calibrator.update(reading_at(1_000_000_000, 0, 0));
+        calibrator.update(reading_at(1_000_000_000, 0, 10_000_000));
+        let after = reading_at(1_000_000_000, 5_000_000_000, 110_000_000);
         let Change::Jump(line) = calibrator.update(after) else { panic!("no jump") };
         assert_eq!(line.at(after.tsc), Some(after.ns));
         // A counter that went backwards (another socket, a restored machine) is one too.
@@ -212,7 +212,7 @@ mod tests {
             let mut error = 0;
             for step in 0..40 {
                 // Not in step with the counter.
-                let now = reading(hz, 7, step * 100_000_333);
+                let now = reading_at(hz, 7, step * 100_000_333);
                 let line = match calibrator.update(Reading { width: 1, ..now }) {
                     Change::Line(line) => line,
                     Change::Keep if step == 0 => continue,
@@ -228,11 +228,12 @@ mod tests {
     #[test]
     fn a_wide_reading_is_not_used_unless_all_are_wide() {
         let mut calibrator = Calibrator::default();
-        calibrator.update(reading(1_000_000_000, 0, 0));
-        calibrator.update(reading(1_000_000_000, 0, 10_000_000));
+        calibrator.update(reading_at(1_000_000_000, 0, 0));
+        calibrator.update(reading_at(1_000_000_000, 0, 10_000_000));
         let mut taken = 0;
         for step in 2..12 {
-            let wide = Reading { width: 60_000, ..reading(1_000_000_000, 0, step * 100_000_000) };
+            let wide =
+                Reading { width: 60_000, ..reading_at(1_000_000_000, 0, step * 100_000_000) };
             taken += u64::from(calibrator.update(wide) != Change::Keep);
         }
         assert!((1..9).contains(&taken));
@@ -252,7 +253,7 @@ mod tests {
             for (step, jitter) in jitter.into_iter().enumerate() {
                 let real = step as u64 * 100_000_000;
                 let skewed = (real as i64 + real as i64 / 1_000_000 * skew_ppm) as u64;
-                let mut now = reading(hz, 7, real);
+                let mut now = reading_at(hz, 7, real);
                 now.ns = skewed + 1_000 + jitter;
                 if let Change::Line(line) = calibrator.update(now) {
                     prop_assert!(line.multiplier > 0);

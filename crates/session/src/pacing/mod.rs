@@ -10,7 +10,7 @@ mod tick;
 mod tracefiles;
 
 pub use backing::{Backing, Use};
-pub use buffers::{BufferOptions, BufferPlan, BuffersError, Initial, Reserve};
+pub use buffers::{BufferOptions, BufferPlan, BuffersError, InitialMemory, Reserve};
 pub use clock::{Calibrator, Change, Line, Reading};
 pub use mode::Mode;
 pub use shortage::{BufferUsage, Shortage};

@@ -37,7 +37,7 @@ pub struct BufferUsage {
 
 impl Shortage {
     /// Begins with so many lost records that are not to be counted.
-    pub fn since(lost: u64) -> Self {
+    pub fn after_losses(lost: u64) -> Self {
         Self { lost, ..Self::default() }
     }
 
@@ -75,14 +75,14 @@ mod tests {
     const SIZE: u64 = 4 << 20;
 
     /// With records of 20 bytes.
-    fn found(lost: u64, unread_bytes: u64) -> BufferUsage {
+    fn usage_with(lost: u64, unread_bytes: u64) -> BufferUsage {
         BufferUsage { lost, size_bytes: SIZE, unread_bytes, written: 1000, written_bytes: 19_000 }
     }
 
     #[test]
     fn nothing_lost_needs_nothing() {
-        let mut shortage = Shortage::since(7);
-        (0..5).for_each(|_| shortage.update(found(7, SIZE)));
+        let mut shortage = Shortage::after_losses(7);
+        (0..5).for_each(|_| shortage.update(usage_with(7, SIZE)));
         assert_eq!(shortage.needed_bytes(), None);
     }
 
@@ -90,7 +90,7 @@ mod tests {
     fn the_largest_burst_decides() {
         let mut shortage = Shortage::default();
         let mut update = |lost, unread_bytes| {
-            shortage.update(found(lost, unread_bytes));
+            shortage.update(usage_with(lost, unread_bytes));
             shortage.needed_bytes()
         };
         assert_eq!(update(0, 0), None);
@@ -105,8 +105,8 @@ mod tests {
     fn a_burst_lasts_until_the_recorder_has_caught_up() {
         let mut shortage = Shortage::default();
         for lost in 1..=10 {
-            shortage.update(found(100 * lost, SIZE));
-            shortage.update(found(100 * lost, SIZE / 4 + 1));
+            shortage.update(usage_with(100 * lost, SIZE));
+            shortage.update(usage_with(100 * lost, SIZE / 4 + 1));
         }
         assert_eq!(shortage.needed_bytes(), Some(SIZE + 1000 * 20));
     }
@@ -114,18 +114,19 @@ mod tests {
     #[test]
     fn of_records_that_were_lost_before_any_was_written_nothing_is_known() {
         let mut shortage = Shortage::default();
-        shortage.update(BufferUsage { written: 0, written_bytes: 0, ..found(3, SIZE) });
-        shortage.update(found(5, SIZE));
+        shortage.update(BufferUsage { written: 0, written_bytes: 0, ..usage_with(3, SIZE) });
+        shortage.update(usage_with(5, SIZE));
         assert_eq!(shortage.needed_bytes(), None);
     }
 
     #[test]
     fn whatever_is_counted_it_does_not_wrap() {
         let most = u64::MAX;
-        let all = BufferUsage { lost: most, size_bytes: most, unread_bytes: most, ..found(0, 0) };
+        let all =
+            BufferUsage { lost: most, size_bytes: most, unread_bytes: most, ..usage_with(0, 0) };
         let mut shortage = Shortage::default();
         shortage.update(BufferUsage { written: 1, written_bytes: most, ..all });
-        shortage.update(found(0, 0));
+        shortage.update(usage_with(0, 0));
         shortage.update(all);
         assert_eq!(shortage.needed_bytes(), Some(most));
     }

@@ -107,7 +107,11 @@ mod tests {
     use crate::BufferOptions;
     use proptest::prelude::*;
 
-    fn check(size: Option<u64>, count: Option<u64>, mode: Mode) -> Result<(), TracefilesError> {
+    fn check_bounds(
+        size: Option<u64>,
+        count: Option<u64>,
+        mode: Mode,
+    ) -> Result<(), TracefilesError> {
         // Sub-buffers of 64 KiB.
         let buffers = BufferOptions::default().plan().expect("the default sizes");
         Tracefiles::new(size, count).check(&buffers, mode)
@@ -117,16 +121,16 @@ mod tests {
     fn bounds_that_bound_nothing_or_hold_nothing_are_refused() {
         let (discard, overwrite) = (Mode::Discard, Mode::Overwrite);
         for (size, count) in [(None, None), (Some(0), Some(0)), (Some(64 << 10), None)] {
-            assert_eq!(check(size, count, discard), Ok(()), "{size:?} {count:?}");
+            assert_eq!(check_bounds(size, count, discard), Ok(()), "{size:?} {count:?}");
         }
-        assert_eq!(check(Some(1 << 20), Some(1), discard), Ok(()));
-        assert_eq!(check(None, Some(4), discard), Err(TracefilesError::CountAlone));
-        let small = check(Some((64 << 10) - 1), None, discard);
+        assert_eq!(check_bounds(Some(1 << 20), Some(1), discard), Ok(()));
+        assert_eq!(check_bounds(None, Some(4), discard), Err(TracefilesError::CountAlone));
+        let small = check_bounds(Some((64 << 10) - 1), None, discard);
         assert_eq!(small, Err(TracefilesError::TooSmall(64 << 10)));
-        let many = check(Some(1 << 20), Some(TRACEFILES_MAX + 1), discard);
+        let many = check_bounds(Some(1 << 20), Some(TRACEFILES_MAX + 1), discard);
         assert_eq!(many, Err(TracefilesError::TooMany));
-        assert_eq!(check(Some(0), None, overwrite), Ok(()));
-        let flight = check(Some(1 << 20), None, overwrite);
+        assert_eq!(check_bounds(Some(0), None, overwrite), Ok(()));
+        let flight = check_bounds(Some(1 << 20), None, overwrite);
         assert_eq!(flight, Err(TracefilesError::FlightRecorder));
     }
 

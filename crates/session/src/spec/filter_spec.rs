@@ -296,25 +296,25 @@ mod tests {
     use crate::{ChannelSpec, SessionSpec};
 
     /// A filter in C whose object, of an expression without needs, is made here.
-    fn object(file: &str, expression: &str) -> FilterSpec {
+    fn object_filter(file: &str, expression: &str) -> FilterSpec {
         let compiled = trackway_filter::compile::compile(expression, &<_>::default());
         let bytes = compiled.expect("a filter").into_object().encode().expect("an object").into();
         let source = FilterSource::Object(FilterObject { file: file.into(), bytes });
         FilterSpec { pattern: Some("web:*".into()), source }
     }
 
-    fn session(filters: Vec<FilterSpec>) -> SessionSpec {
+    fn session_with_filters(filters: Vec<FilterSpec>) -> SessionSpec {
         let channels = vec![ChannelSpec { filters, ..ChannelSpec::default() }];
         SessionSpec { channels, ..SessionSpec::default() }
     }
 
     #[test]
     fn an_object_is_saved_whole_and_shown_by_its_files_name() {
-        let filter = object("slow.o", "count() % 10 == 0");
+        let filter = object_filter("slow.o", "count() % 10 == 0");
         let FilterSource::Object(FilterObject { bytes, .. }) = &filter.source else { panic!() };
         let shown = format!("web:*: slow.o ({} bytes)", bytes.len());
         assert_eq!((filter.to_string(), filter.check()), (shown, Ok(())));
-        let saved = session(vec![filter.clone(), FilterSpec::new("size > 5")]);
+        let saved = session_with_filters(vec![filter.clone(), FilterSpec::new("size > 5")]);
         let text = saved.to_toml().expect("a text");
         assert!(text.contains("object = \"747766"), "{text}");
         assert_eq!(SessionSpec::from_toml(&text), Ok(saved));
@@ -334,10 +334,10 @@ mod tests {
 
     #[test]
     fn the_same_bytes_are_the_same_filter() {
-        let filter = object("slow.o", "count() % 10 == 0");
-        let renamed = object("other.o", "count() % 10 == 0");
+        let filter = object_filter("slow.o", "count() % 10 == 0");
+        let renamed = object_filter("other.o", "count() % 10 == 0");
         assert!(filter.is_same(&renamed) && filter != renamed);
-        assert!(!filter.is_same(&object("slow.o", "count() % 10 == 1")));
+        assert!(!filter.is_same(&object_filter("slow.o", "count() % 10 == 1")));
         assert!(!filter.is_same(&FilterSpec { pattern: None, ..renamed }));
         assert!(!filter.is_same(&FilterSpec::new("web:*: count() % 10 == 0")));
     }
@@ -347,7 +347,7 @@ mod tests {
         let large = |count: usize| {
             let bytes = vec![0; FILTER_OBJECTS_BYTES_MAX / 2 + 1].into();
             let source = FilterSource::Object(FilterObject { file: "large.o".into(), bytes });
-            session(vec![FilterSpec { pattern: None, source }; count])
+            session_with_filters(vec![FilterSpec { pattern: None, source }; count])
         };
         let error = |count| large(count).check().expect_err("no objects").to_string();
         assert!(error(1).contains("large.o: "), "{}", error(1));

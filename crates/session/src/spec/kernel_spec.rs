@@ -25,7 +25,7 @@ const BYTES_MAX: usize = 64 << 10;
 /// A file has to hold a sub-buffer of the kernel's buffers, which are of this size.
 const SUB_BYTES: u64 = 1 << 16;
 /// Excludes everything: what stands where the last pattern was taken away.
-const NOTHING: &str = "!*";
+const EXCLUDE_ALL: &str = "!*";
 
 /// Kernel events of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,21 +116,21 @@ impl KernelSpec {
 
     /// The same, with a pattern in each place.
     #[must_use]
-    pub fn split(mut self) -> Self {
-        self.on = names(&self.on).map(str::to_owned).collect();
+    pub fn split_lists(mut self) -> Self {
+        self.on = split_patterns(&self.on).map(str::to_owned).collect();
         self
     }
 
     /// Switches events on, too.
     pub fn switch_on(&mut self, patterns: &[String]) {
-        for pattern in names(patterns) {
-            let (excludes, bare) = split(pattern);
+        for pattern in split_patterns(patterns) {
+            let (excludes, bare) = split_exclusion(pattern);
             let opposite = if excludes { bare.to_owned() } else { format!("!{bare}") };
             if self.on.iter().any(|one| one == pattern) && !self.on.contains(&opposite) {
                 continue;
             }
-            let meant_all = self.on.iter().all(|one| split(one).0) && !self.is_nothing();
-            self.on.retain(|one| *one != opposite && *one != pattern && *one != NOTHING);
+            let meant_all = self.on.iter().all(|one| split_exclusion(one).0) && !self.is_nothing();
+            self.on.retain(|one| *one != opposite && *one != pattern && *one != EXCLUDE_ALL);
             if meant_all && self.on.is_empty() {
                 // All were on but these.
                 self.on.push("*".into());
@@ -139,9 +139,9 @@ impl KernelSpec {
                 self.on.push(pattern.to_owned());
             }
             // Exclusions alone would mean all but those; here nothing was left.
-            let is_left = meant_all || self.on.iter().any(|one| !split(one).0);
+            let is_left = meant_all || self.on.iter().any(|one| !split_exclusion(one).0);
             if self.is_nothing() || !is_left {
-                self.on = vec![NOTHING.into()];
+                self.on = vec![EXCLUDE_ALL.into()];
             }
         }
     }
@@ -152,15 +152,15 @@ impl KernelSpec {
         let filters = std::mem::take(&mut self.filters);
         let mut channel = ChannelSpec { filters, ..ChannelSpec::default() };
         // More are refused ([`Self::check`]).
-        let including = names(patterns).filter(|pattern| !split(pattern).0);
+        let including = split_patterns(patterns).filter(|pattern| !split_exclusion(pattern).0);
         including.take(FILTERS_MAX + 1).for_each(|pattern| channel.set_filter(pattern, source));
         self.filters = channel.filters;
     }
 
     /// Switches events off; with `!` in front, takes that exclusion back.
     pub fn switch_off(&mut self, patterns: &[String]) {
-        for pattern in names(patterns) {
-            if split(pattern).0 {
+        for pattern in split_patterns(patterns) {
+            if split_exclusion(pattern).0 {
                 self.on.retain(|one| one != pattern);
                 if self.on.is_empty() {
                     // All were on but these.
@@ -175,24 +175,25 @@ impl KernelSpec {
     /// The first of these patterns that would take back an exclusion that there is not.
     pub fn not_excluded<'patterns>(&self, patterns: &'patterns [String]) -> Option<&'patterns str> {
         // What stands where nothing is left is no exclusion of anybody's.
-        let is_there =
-            |pattern: &str| pattern != NOTHING && names(&self.on).any(|one| one == pattern);
-        names(patterns).find(|pattern| split(pattern).0 && !is_there(pattern))
+        let is_there = |pattern: &str| {
+            pattern != EXCLUDE_ALL && split_patterns(&self.on).any(|one| one == pattern)
+        };
+        split_patterns(patterns).find(|pattern| split_exclusion(pattern).0 && !is_there(pattern))
     }
 
     /// Returns true if it records no events.
     pub fn is_nothing(&self) -> bool {
-        self.on.iter().any(|one| one == NOTHING)
+        self.on.iter().any(|one| one == EXCLUDE_ALL)
     }
 }
 
 /// Patterns, of lists with commas between them.
-fn names(lists: &[String]) -> impl Iterator<Item = &str> {
+fn split_patterns(lists: &[String]) -> impl Iterator<Item = &str> {
     lists.iter().flat_map(|list| list.split(',')).map(str::trim)
 }
 
 /// Returns true if a pattern excludes, with the bare pattern.
-fn split(pattern: &str) -> (bool, &str) {
+fn split_exclusion(pattern: &str) -> (bool, &str) {
     pattern.strip_prefix('!').map_or((false, pattern), |bare| (true, bare))
 }
 
@@ -200,7 +201,7 @@ fn split(pattern: &str) -> (bool, &str) {
 mod tests {
     use super::*;
 
-    fn texts(list: &[&str]) -> Vec<String> {
+    fn to_strings(list: &[&str]) -> Vec<String> {
         list.iter().map(|&text| text.to_owned()).collect()
     }
 
@@ -220,22 +221,22 @@ mod tests {
             (&["sched", "!sched_switch"], &[], &["!sched_switch"], &["sched"]),
             (&["!irq"], &[], &["!irq"], &["*"]),
         ] {
-            let mut spec = KernelSpec { on: texts(before), ..KernelSpec::default() };
-            spec.switch_on(&texts(on));
-            spec.switch_off(&texts(off));
+            let mut spec = KernelSpec { on: to_strings(before), ..KernelSpec::default() };
+            spec.switch_on(&to_strings(on));
+            spec.switch_off(&to_strings(off));
             assert_eq!(spec.on, then, "{before:?} + {on:?} - {off:?}");
         }
-        let spec = KernelSpec { on: texts(&["sched,!irq", "!net"]), ..KernelSpec::default() };
-        assert_eq!(spec.not_excluded(&texts(&["sched_switch,!irq", "!net"])), None);
-        assert_eq!(spec.not_excluded(&texts(&["!irq,!sched"])), Some("!sched"));
-        let nothing = KernelSpec { on: texts(&[NOTHING]), ..KernelSpec::default() };
-        assert_eq!(nothing.not_excluded(&texts(&[NOTHING])), Some(NOTHING));
-        assert_eq!(spec.split().on, ["sched", "!irq", "!net"]);
+        let spec = KernelSpec { on: to_strings(&["sched,!irq", "!net"]), ..KernelSpec::default() };
+        assert_eq!(spec.not_excluded(&to_strings(&["sched_switch,!irq", "!net"])), None);
+        assert_eq!(spec.not_excluded(&to_strings(&["!irq,!sched"])), Some("!sched"));
+        let nothing = KernelSpec { on: to_strings(&[EXCLUDE_ALL]), ..KernelSpec::default() };
+        assert_eq!(nothing.not_excluded(&to_strings(&[EXCLUDE_ALL])), Some(EXCLUDE_ALL));
+        assert_eq!(spec.split_lists().on, ["sched", "!irq", "!net"]);
     }
 
     #[test]
     fn what_cannot_be_recorded_of_the_kernel_is_refused() {
-        let sched = KernelSpec { on: texts(&["sched"]), ..KernelSpec::default() };
+        let sched = KernelSpec { on: to_strings(&["sched"]), ..KernelSpec::default() };
         assert_eq!(sched.check(), Ok(()));
         let flight = KernelSpec { mode: Mode::Overwrite, ..sched.clone() };
         for (wrong, why) in [

@@ -13,7 +13,9 @@ pub use filter_spec::{
 };
 pub use kernel_spec::{KernelBackend, KernelSpec};
 pub use level::{Level, LevelError};
-pub use options::{ContextList, OptionError, is_name, parse_contexts, parse_preload, rules_text};
+pub use options::{
+    ContextList, OptionError, is_valid_name, parse_contexts, parse_preload, rules_text,
+};
 pub use rule_spec::{Levels, RuleSpec};
 pub use session_spec::{ALL_USERS, ChannelSpec, SessionSpec, SpecError, USERS_MAX};
 pub(crate) use session_spec::{CHANNELS_MAX, is_no};

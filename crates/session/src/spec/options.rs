@@ -2,7 +2,7 @@
 
 use trackway_abi::record::context;
 use trackway_abi::session::{APPLICATION_BYTES_MAX, NAME_BYTES_MAX, RULES_BYTES_MAX};
-use trackway_schema::context::{Context, TABLE, names};
+use trackway_schema::context::{Context, TABLE, join_names};
 
 use crate::{ByteCount, FILTER_OBJECTS_BYTES_MAX, FILTERS_BYTES_MAX, FILTERS_MAX};
 
@@ -48,7 +48,7 @@ impl core::fmt::Display for OptionError {
                 formatter,
                 "no context '{name}' (there are {}, and of programs \
                  '$app.PROVIDER:NAME'; none for none at all)",
-                names()
+                join_names()
             ),
             Self::Application(name) => write!(
                 formatter,
@@ -63,10 +63,10 @@ impl core::fmt::Display for OptionError {
             Self::NoneAmongContexts => write!(
                 formatter,
                 "'none' stands alone: it means no context at all (else {})",
-                names()
+                join_names()
             ),
             Self::Preload(name) => {
-                let names: Vec<&str> = HELPERS.iter().map(|helper| helper.0).collect();
+                let names: Vec<&str> = PRELOAD_HELPERS.iter().map(|helper| helper.0).collect();
                 let names = names.join(", ");
                 write!(formatter, "no preload helper '{name}' (there are {names}; all for all)")
             }
@@ -96,7 +96,7 @@ impl core::fmt::Display for OptionError {
 impl core::error::Error for OptionError {}
 
 /// Returns true if a session or a channel can have this name: it becomes the name of files.
-pub fn is_name(name: &str) -> bool {
+pub fn is_valid_name(name: &str) -> bool {
     let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     (1..=NAME_BYTES_MAX).contains(&name.len())
         && name.bytes().all(is_good)
@@ -113,18 +113,19 @@ pub struct ContextList {
 }
 
 /// Prefix of the name of an application context.
-const APPLICATION: &str = "$app.";
+const APPLICATION_PREFIX: &str = "$app.";
 
 impl ContextList {
     /// Their names, as people write them.
     pub fn names(&self) -> Vec<String> {
         let recorded = TABLE.iter().filter(|context| context.is_in(self.bits));
-        let applications = self.applications.iter().map(|name| format!("{APPLICATION}{name}"));
+        let applications =
+            self.applications.iter().map(|name| format!("{APPLICATION_PREFIX}{name}"));
         recorded.map(|context| context.name.to_owned()).chain(applications).collect()
     }
 
     fn add(&mut self, name: &str) -> Result<(), OptionError> {
-        if let Some(application) = name.strip_prefix(APPLICATION) {
+        if let Some(application) = name.strip_prefix(APPLICATION_PREFIX) {
             return self.add_application(application, name);
         }
         let found = Context::named(name).ok_or_else(|| OptionError::Context(name.to_owned()))?;
@@ -158,18 +159,18 @@ impl ContextList {
 /// Reads a list of contexts (`vpid,vtid,procname,$app.myapp:request_id`, or `none`).
 pub fn parse_contexts(list: &str) -> Result<ContextList, OptionError> {
     let mut contexts = ContextList::default();
-    if words(list).any(|name| name == "none") {
-        let is_alone = words(list).all(|name| name == "none");
+    if split_words(list).any(|name| name == "none") {
+        let is_alone = split_words(list).all(|name| name == "none");
         return if is_alone { Ok(contexts) } else { Err(OptionError::NoneAmongContexts) };
     }
-    for name in words(list) {
+    for name in split_words(list) {
         contexts.add(name)?;
     }
     Ok(contexts)
 }
 
 /// The preload helpers: how users name them, and their files (`preload/`).
-const HELPERS: [(&str, &str); 5] = [
+const PRELOAD_HELPERS: [(&str, &str); 5] = [
     ("libc", "libtrackway-libc.so"),
     ("pthread", "libtrackway-pthread.so"),
     ("dl", "libtrackway-dl.so"),
@@ -181,8 +182,8 @@ const HELPERS: [(&str, &str); 5] = [
 /// once, in the order of the list.
 pub fn parse_preload(list: &str) -> Result<Vec<&'static str>, OptionError> {
     let mut files = Vec::new();
-    for name in words(list) {
-        let mut found = HELPERS.iter().filter(|helper| helper.0 == name || name == "all");
+    for name in split_words(list) {
+        let mut found = PRELOAD_HELPERS.iter().filter(|helper| helper.0 == name || name == "all");
         let first = found.next().ok_or_else(|| OptionError::Preload(name.to_owned()))?;
         for &(_, file) in core::iter::once(first).chain(found) {
             if !files.contains(&file) {
@@ -193,7 +194,7 @@ pub fn parse_preload(list: &str) -> Result<Vec<&'static str>, OptionError> {
     Ok(files)
 }
 
-fn words(list: &str) -> impl Iterator<Item = &str> {
+fn split_words(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|word| !word.is_empty())
 }
 
@@ -235,21 +236,21 @@ pub fn rules_text(patterns: &[String]) -> Result<String, OptionError> {
 mod tests {
     use super::*;
 
-    fn rules(patterns: &[&str]) -> Result<String, OptionError> {
+    fn rules_text_of(patterns: &[&str]) -> Result<String, OptionError> {
         rules_text(&patterns.iter().map(|&pattern| pattern.to_owned()).collect::<Vec<_>>())
     }
 
     #[test]
     fn patterns_become_rules() {
-        assert_eq!(rules(&[]).unwrap(), "*");
-        assert_eq!(rules(&["app:req*", "db"]).unwrap(), "app:req*\ndb:*");
-        assert_eq!(rules(&["*"]).unwrap(), "*");
-        assert_eq!(rules(&["!app:noise"]).unwrap(), "*\n!app:noise");
-        assert_eq!(rules(&["!*"]), Err(OptionError::ExcludesAll("!*".into())));
-        assert_eq!(rules(&["app", "!*:*"]), Err(OptionError::ExcludesAll("!*:*".into())));
-        assert!(rules(&[""]).is_err());
-        assert!(rules(&["a\nb"]).is_err());
-        assert_eq!(rules(&["x".repeat(3000).as_str()]), Err(OptionError::TooManyPatterns));
+        assert_eq!(rules_text_of(&[]).unwrap(), "*");
+        assert_eq!(rules_text_of(&["app:req*", "db"]).unwrap(), "app:req*\ndb:*");
+        assert_eq!(rules_text_of(&["*"]).unwrap(), "*");
+        assert_eq!(rules_text_of(&["!app:noise"]).unwrap(), "*\n!app:noise");
+        assert_eq!(rules_text_of(&["!*"]), Err(OptionError::ExcludesAll("!*".into())));
+        assert_eq!(rules_text_of(&["app", "!*:*"]), Err(OptionError::ExcludesAll("!*:*".into())));
+        assert!(rules_text_of(&[""]).is_err());
+        assert!(rules_text_of(&["a\nb"]).is_err());
+        assert_eq!(rules_text_of(&["x".repeat(3000).as_str()]), Err(OptionError::TooManyPatterns));
     }
 
     #[test]

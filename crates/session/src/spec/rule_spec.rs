@@ -133,12 +133,12 @@ impl RuleSpec {
 
 /// Returns true if `pattern` matches everything that `other` does: a star in `other` is matched by
 /// a star alone.
-pub(crate) fn covers(pattern: &str, other: &str) -> bool {
+pub(crate) fn pattern_covers(pattern: &str, other: &str) -> bool {
     glob_matches(pattern.as_bytes(), other.as_bytes())
 }
 
 /// Returns true if some text matches both patterns.
-pub(crate) fn overlap(one: &str, other: &str) -> bool {
+pub(crate) fn patterns_overlap(one: &str, other: &str) -> bool {
     let (one, other) = (one.as_bytes(), other.as_bytes());
     // Whether what was looked at of `one` and so many bytes of `other` match some text both.
     let mut both = vec![false; other.len() + 1];
@@ -166,10 +166,10 @@ mod tests {
         let other =
             [("a", ""), ("a", "b"), ("a*", "b*"), ("*a", "*b"), ("a*bc", "a*d"), ("ab", "a")];
         for (one, two) in same {
-            assert!(overlap(one, two) && overlap(two, one), "{one} {two}");
+            assert!(patterns_overlap(one, two) && patterns_overlap(two, one), "{one} {two}");
         }
         for (one, two) in other {
-            assert!(!overlap(one, two) && !overlap(two, one), "{one} {two}");
+            assert!(!patterns_overlap(one, two) && !patterns_overlap(two, one), "{one} {two}");
         }
     }
 }

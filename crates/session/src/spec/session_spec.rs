@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 use trackway_abi::session::{PROCESS_RULES_BYTES_MAX, RULES_BYTES_MAX};
 
 use crate::spec::options::CONTEXTS_BYTES_MAX;
-use crate::spec::rule_spec::{covers, overlap};
+use crate::spec::rule_spec::{pattern_covers, patterns_overlap};
 use crate::{
     BufferOptions, BufferPlan, BuffersError, ContextList, FILTER_OBJECTS_BYTES_MAX,
     FILTERS_BYTES_MAX, FILTERS_MAX, FilterSource, FilterSpec, KernelSpec, Levels, Mode,
-    OptionError, RuleSpec, Tracefiles, TracefilesError, is_name, parse_contexts,
+    OptionError, RuleSpec, Tracefiles, TracefilesError, is_valid_name, parse_contexts,
 };
 
 /// Most channels of a session: one bit each in enable words, for all of a user's sessions.
@@ -222,7 +222,7 @@ impl SessionSpec {
     pub fn from_toml(text: &str) -> Result<Self, SpecError> {
         let mut spec: Self =
             toml::from_str(text).map_err(|error| SpecError::File(error.to_string()))?;
-        if spec.channels.is_empty() && !spec.is_kernels_alone() {
+        if spec.channels.is_empty() && !spec.is_kernel_only() {
             spec.channels.push(ChannelSpec::default());
         }
         spec.check()?;
@@ -240,7 +240,7 @@ impl SessionSpec {
 
     /// Checks the session.
     pub fn check(&self) -> Result<(), SpecError> {
-        if !is_name(&self.name) && !self.name.is_empty() {
+        if !is_valid_name(&self.name) && !self.name.is_empty() {
             return Err(SpecError::Name(self.name.clone()));
         }
         if self.output.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
@@ -259,7 +259,7 @@ impl SessionSpec {
             return Err(SpecError::TooManyUsers);
         }
         self.kernel.as_ref().map_or(Ok(()), KernelSpec::check)?;
-        if self.is_kernels_alone() && !(self.channels.is_empty() && self.users.is_empty()) {
+        if self.is_kernel_only() && !(self.channels.is_empty() && self.users.is_empty()) {
             let why = "only they are recorded (only = true): there are no channels, and no users";
             return Err(SpecError::Kernel(why.into()));
         }
@@ -273,7 +273,7 @@ impl SessionSpec {
     }
 
     /// Returns true if it records kernel events only.
-    pub fn is_kernels_alone(&self) -> bool {
+    pub fn is_kernel_only(&self) -> bool {
         self.kernel.as_ref().is_some_and(|kernel| kernel.only)
     }
 
@@ -302,7 +302,7 @@ impl ChannelSpec {
 
     /// Checks the channel.
     pub fn check(&self) -> Result<(), SpecError> {
-        if !is_name(&self.name) {
+        if !is_valid_name(&self.name) {
             return Err(SpecError::Name(self.name.clone()));
         }
         if self.mode == Mode::Overwrite && self.blocking_timeout.is_some() {
@@ -395,7 +395,10 @@ impl ChannelSpec {
     /// Drops the filters that are about no other events than those of this pattern.
     fn drop_filters(&mut self, name: &str) {
         let covers_all = |rules: &str| {
-            rules.lines().filter(|line| !line.starts_with('!')).all(|line| covers(name, line))
+            rules
+                .lines()
+                .filter(|line| !line.starts_with('!'))
+                .all(|line| pattern_covers(name, line))
         };
         self.filters.retain(|filter| !covers_all(&filter.rules()));
     }
@@ -420,7 +423,8 @@ impl ChannelSpec {
             // What it means is not excluded any more; and each name has one rule.
             on.retain(|other| {
                 let theirs = other.full_pattern();
-                let is_lifted = theirs.strip_prefix('!').is_some_and(|it| covers(&pattern, it));
+                let is_lifted =
+                    theirs.strip_prefix('!').is_some_and(|it| pattern_covers(&pattern, it));
                 theirs != pattern && !is_lifted
             });
             if rule.excludes() || !records_all {
@@ -441,7 +445,7 @@ impl ChannelSpec {
     pub fn excluded_of(&self, rules: &[RuleSpec]) -> Vec<String> {
         let selects = |excluded: &str| {
             let mut selecting = rules.iter().filter(|rule| !rule.excludes());
-            selecting.any(|rule| overlap(&rule.full_pattern(), excluded))
+            selecting.any(|rule| patterns_overlap(&rule.full_pattern(), excluded))
         };
         let patterns = self.on.iter().flatten().map(RuleSpec::full_pattern);
         patterns.filter(|it| it.strip_prefix('!').is_some_and(selects)).collect()
@@ -459,7 +463,7 @@ impl ChannelSpec {
                     self.on = Some(Vec::new());
                     self.filters.clear();
                 }
-                _ if name.starts_with('!') => self.take_back(&name),
+                _ if name.starts_with('!') => self.remove_exclusion(&name),
                 _ => {
                     self.switch_off_one(pattern, &name);
                     self.drop_filters(&name);
@@ -476,14 +480,15 @@ impl ChannelSpec {
         let excludes_all = |other: &RuleSpec| {
             let theirs = other.full_pattern();
             other.level == Levels::All
-                && theirs.strip_prefix('!').is_some_and(|it| covers(it, name))
+                && theirs.strip_prefix('!').is_some_and(|it| pattern_covers(it, name))
         };
         let is_off = on.iter().any(excludes_all);
         on.retain(|other| {
             let stays = is_off && other.excludes();
-            stays || !covers(name, other.full_pattern().trim_start_matches('!'))
+            stays || !pattern_covers(name, other.full_pattern().trim_start_matches('!'))
         });
-        let is_meant = |other: &RuleSpec| !other.excludes() && overlap(&other.full_pattern(), name);
+        let is_meant =
+            |other: &RuleSpec| !other.excludes() && patterns_overlap(&other.full_pattern(), name);
         if !is_off && (records_all || on.iter().any(is_meant)) {
             on.push(RuleSpec::new(format!("!{pattern}")));
         } else if !records_all && on.iter().all(RuleSpec::excludes) {
@@ -493,7 +498,7 @@ impl ChannelSpec {
     }
 
     /// Takes an exclusion back: what the other rules say is so.
-    fn take_back(&mut self, excluding: &str) {
+    fn remove_exclusion(&mut self, excluding: &str) {
         let Some(on) = &mut self.on else { return };
         let had_some = !on.is_empty();
         on.retain(|rule| rule.full_pattern() != excluding);

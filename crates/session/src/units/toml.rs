@@ -15,7 +15,7 @@ pub(crate) mod size {
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         match size {
-            Some(bytes) => serializer.serialize_str(&text(*bytes)),
+            Some(bytes) => serializer.serialize_str(&format_size(*bytes)),
             None => serializer.serialize_none(),
         }
     }
@@ -57,7 +57,7 @@ pub(crate) mod size {
         }
     }
 
-    fn text(bytes: u64) -> String {
+    fn format_size(bytes: u64) -> String {
         let units = [(30, "G"), (20, "M"), (10, "K")];
         let whole = |&&(shift, _): &&(u32, &str)| bytes != 0 && bytes.trailing_zeros() >= shift;
         match units.iter().find(whole) {

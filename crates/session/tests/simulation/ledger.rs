@@ -23,8 +23,8 @@ pub(crate) struct LifeFacts {
     /// Records whether it can record an event, and whether a process can record in it, and when
     /// they last could: there may be no record without both, though a thread that sleeps between
     /// the word and its decision finds them at two moments.
-    means: Could<EVENTS>,
-    takes: Could<PROCESSES>,
+    means: CapabilityTimes<EVENTS>,
+    takes: CapabilityTimes<PROCESSES>,
     /// True if nothing is promised of its records: it was overwritten, or a thread was stopped with
     /// a claim on it for longer than any wait, or it was being cleared when its recorder died.
     pub(crate) is_tainted: bool,
@@ -38,7 +38,7 @@ pub(crate) struct LifeFacts {
 
 /// The records due to a chain.
 #[derive(Debug, Default)]
-struct Due {
+struct DueRecords {
     is_due: [[bool; PROCESSES]; EVENTS],
     /// When it was not, last.
     undue_at: [[u64; PROCESSES]; EVENTS],
@@ -64,7 +64,7 @@ pub(crate) struct EmissionFacts {
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) lives: Vec<LifeFacts>,
-    chains: Vec<Due>,
+    chains: Vec<DueRecords>,
     emissions: Vec<EmissionFacts>,
     /// Sessions that were overwritten.
     tainted: Vec<usize>,
@@ -86,7 +86,7 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// A slot begins a life, perhaps in the place of another one.
-    pub(crate) fn begin(
+    pub(crate) fn begin_life(
         &mut self,
         (session, class): (usize, u32),
         slot: usize,
@@ -95,7 +95,7 @@ impl Ledger {
     ) -> Life {
         let chain = of.map_or(self.chains.len(), |of| self.lives[of].chain);
         if of.is_none() {
-            self.chains.push(Due::default());
+            self.chains.push(DueRecords::default());
         }
         self.lives.push(LifeFacts {
             session,
@@ -105,8 +105,8 @@ impl Ledger {
             overwrites,
             committed: Default::default(),
             discarded: Default::default(),
-            means: Could::default(),
-            takes: Could::default(),
+            means: CapabilityTimes::default(),
+            takes: CapabilityTimes::default(),
             is_tainted: self.tainted.contains(&session),
             is_clearing: false,
             is_complete: false,
@@ -128,12 +128,12 @@ impl Ledger {
     }
 
     /// Bits that a constructor has in hand and may be wrong about.
-    pub(crate) fn leave(&mut self, event: usize, life: Option<Life>) {
+    pub(crate) fn note_left_bit(&mut self, event: usize, life: Option<Life>) {
         self.left.extend(life.map(|life| (event, life)));
     }
 
     /// Notes bits that a constructor has set wrongly, and leaves to the recorder.
-    pub(crate) fn report(&mut self, event: usize, life: Option<Life>) {
+    pub(crate) fn note_reported_bit(&mut self, event: usize, life: Option<Life>) {
         self.reported.extend(life.map(|life| (event, life)));
     }
 
@@ -144,7 +144,7 @@ impl Ledger {
 
     /// A bit is set for a life that was not looked at before. It is a bit too many (0007), until
     /// the recorder has come to the event: nothing is due because of it.
-    pub(crate) fn stray(&mut self, event: usize, life: Option<Life>) {
+    pub(crate) fn note_stray_bit(&mut self, event: usize, life: Option<Life>) {
         self.stray.extend(life.map(|life| (event, life)));
     }
 
@@ -154,26 +154,26 @@ impl Ledger {
     }
 
     /// An event may have two bits for one chain from here on.
-    pub(crate) fn doubt(&mut self, event: usize) {
+    pub(crate) fn note_doubtful_event(&mut self, event: usize) {
         self.doubtful.push(event);
     }
 
     /// Returns true if a constructor that died may have left this bit wrong.
-    pub(crate) fn is_left(&self, event: usize, life: Life) -> bool {
+    pub(crate) fn may_be_left(&self, event: usize, life: Life) -> bool {
         self.left.contains(&(event, life))
     }
 
     /// Returns true if a dead constructor, or a process that overwrote a session, may have left a
     /// bit in a slot since it became free.
-    pub(crate) fn is_left_in(&self, event: usize, slot: usize) -> bool {
+    pub(crate) fn may_be_left_in(&self, event: usize, slot: usize) -> bool {
         let mut lives = self.lives.iter().enumerate().filter(|(_, life)| life.slot == slot);
         lives.any(|(life, facts)| {
-            facts.is_tainted || self.is_left(event, life) || self.is_reported(event, life)
+            facts.is_tainted || self.may_be_left(event, life) || self.is_reported(event, life)
         })
     }
 
     /// The recorder has made the bit right.
-    pub(crate) fn settle(&mut self, event: usize, life: Option<Life>) {
+    pub(crate) fn note_corrected_bit(&mut self, event: usize, life: Option<Life>) {
         for wrong in [&mut self.left, &mut self.reported, &mut self.stray] {
             wrong.retain(|&(of, whose)| Some(whose) != life || of != event);
         }
@@ -230,7 +230,7 @@ impl Ledger {
     }
 
     /// A thread loads an enable word.
-    pub(crate) fn load(
+    pub(crate) fn begin_emission(
         &mut self,
         window: &Window,
         event: usize,
@@ -263,7 +263,7 @@ impl Ledger {
     }
 
     /// Notes a record that is committed in a region: late, if it will not be written any more.
-    pub(crate) fn commit(
+    pub(crate) fn commit_record(
         &mut self,
         life: Life,
         (region, is_late): (usize, bool),
@@ -294,14 +294,14 @@ impl Ledger {
     }
 
     /// A record finds no room, and is counted in a region.
-    pub(crate) fn discard(&mut self, life: Life, region: usize, emission: Emission) {
+    pub(crate) fn discard_record(&mut self, life: Life, region: usize, emission: Emission) {
         self.lives[life].discarded[region] += 1;
         self.emissions[emission].outcomes.push(life);
     }
 
     /// Forgets what was recorded in a region, and what was counted there: also by writers that were
     /// on their way when the session was stopped for it, and find no room meanwhile.
-    pub(crate) fn clear(&mut self, life: Life, region: usize) {
+    pub(crate) fn clear_region(&mut self, life: Life, region: usize) {
         let facts = &mut self.lives[life];
         facts.committed[region].clear();
         facts.discarded[region] = 0;
@@ -309,13 +309,17 @@ impl Ledger {
     }
 
     /// Its streams are gone, too.
-    pub(crate) fn cleared(&mut self, life: Life) {
+    pub(crate) fn note_cleared(&mut self, life: Life) {
         self.lives[life].is_clearing = false;
     }
 
     /// A thread is through with an emission: where it was due it is, once; elsewhere not twice
     /// (design §3.3; 0007 "contexts, sizes, loss mode": neither lost nor doubled).
-    pub(crate) fn finish(&mut self, window: &Window, emission: Emission) -> Result<(), String> {
+    pub(crate) fn finish_emission(
+        &mut self,
+        window: &Window,
+        emission: Emission,
+    ) -> Result<(), String> {
         let facts = &self.emissions[emission];
         // 0007: who slept while a slot that it had come to became another's cannot know.
         let is_lost = facts.slots.iter().any(|&(slot, life)| window.slots[slot].life != life);
@@ -367,7 +371,7 @@ impl Ledger {
 
 impl EmissionFacts {
     /// It follows to a successor.
-    pub(crate) fn came_to(&mut self, slot: usize, life: Option<Life>) {
+    pub(crate) fn note_successor(&mut self, slot: usize, life: Option<Life>) {
         self.slots.push((slot, life));
     }
 }
@@ -382,18 +386,18 @@ impl LifeFacts {
 
 /// The members of a set that can do something, and when each last could.
 #[derive(Debug)]
-struct Could<const COUNT: usize> {
+struct CapabilityTimes<const COUNT: usize> {
     now: [bool; COUNT],
     last: [u64; COUNT],
 }
 
-impl<const COUNT: usize> Default for Could<COUNT> {
+impl<const COUNT: usize> Default for CapabilityTimes<COUNT> {
     fn default() -> Self {
         Self { now: [false; COUNT], last: [0; COUNT] }
     }
 }
 
-impl<const COUNT: usize> Could<COUNT> {
+impl<const COUNT: usize> CapabilityTimes<COUNT> {
     fn since(&self, which: usize, time: u64) -> bool {
         self.now[which] || self.last[which] >= time
     }
@@ -410,7 +414,7 @@ impl<const COUNT: usize> Could<COUNT> {
 /// The events that a chain's rules select, by event and process, and whether its bit is set.
 type SelectedBits = [[Option<bool>; PROCESSES]; EVENTS];
 
-impl Due {
+impl DueRecords {
     /// Once a bit is on, what its rules select is due for as long as they do, whatever becomes of
     /// the bit: it may be cleared only for a reason.
     fn observe(&mut self, selected: &SelectedBits, now: u64) {

@@ -23,14 +23,14 @@ use mistakes::Mistake;
 use simulation::{Facts, Simulation};
 
 /// Histories, unless told otherwise.
-const RUNS: u64 = 2000;
+const HISTORIES: u64 = 2000;
 /// Histories in which each mistake must be seen: some need a thread that sleeps through two lives
 /// of a slot.
 const MISTAKEN_RUNS: u64 = 10_000;
 /// Lines of a history that are printed where it fails.
-const LINES: usize = 50;
+const LOG_LINES: usize = 50;
 
-fn number(name: &str) -> Option<u64> {
+fn read_env_number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
@@ -45,14 +45,14 @@ impl Drop for Seed {
     }
 }
 
-fn play(seed: u64, mistake: Option<Mistake>) -> Result<Facts, String> {
+fn play_history(seed: u64, mistake: Option<Mistake>) -> Result<Facts, String> {
     let _seed = Seed(seed);
     let mut world = Simulation::new(seed, mistake, false);
     world.play().map(|()| world.facts.clone())
 }
 
 /// Plays it again, for a person.
-fn explain(seed: u64, mistake: Option<Mistake>, lines: usize) -> String {
+fn replay_with_log(seed: u64, mistake: Option<Mistake>, lines: usize) -> String {
     let mut world = Simulation::new(seed, mistake, true);
     let result = world.play();
     let log = world.log.unwrap_or_default();
@@ -63,18 +63,18 @@ fn explain(seed: u64, mistake: Option<Mistake>, lines: usize) -> String {
 
 #[test]
 fn histories_keep_the_invariants() {
-    if let Some(seed) = number("TRACKWAY_SIMULATION_SEED") {
-        println!("{}", explain(seed, None, usize::MAX));
-        assert!(play(seed, None).is_ok(), "see above");
+    if let Some(seed) = read_env_number("TRACKWAY_SIMULATION_SEED") {
+        println!("{}", replay_with_log(seed, None, usize::MAX));
+        assert!(play_history(seed, None).is_ok(), "see above");
         return;
     }
-    let runs = number("TRACKWAY_SIMULATION_RUNS").unwrap_or(RUNS);
+    let runs = read_env_number("TRACKWAY_SIMULATION_RUNS").unwrap_or(HISTORIES);
     let mut all = Vec::new();
-    let from = number("TRACKWAY_SIMULATION_FROM").unwrap_or(0);
+    let from = read_env_number("TRACKWAY_SIMULATION_FROM").unwrap_or(0);
     for seed in from..from.saturating_add(runs) {
-        match play(seed, None) {
+        match play_history(seed, None) {
             Ok(facts) => all.push(facts),
-            Err(_) => panic!("{}", explain(seed, None, LINES)),
+            Err(_) => panic!("{}", replay_with_log(seed, None, LOG_LINES)),
         }
     }
     let sum = |of: fn(&Facts) -> u64| all.iter().map(of).sum::<u64>();
@@ -105,7 +105,7 @@ fn histories_keep_the_invariants() {
         ("refusals", sum(|facts| facts.refusals)),
     ] {
         println!("{count:9} {what}");
-        assert!(count > 0 || runs < RUNS, "no history has {what}");
+        assert!(count > 0 || runs < HISTORIES, "no history has {what}");
     }
 }
 
@@ -113,8 +113,8 @@ fn histories_keep_the_invariants() {
 fn mistakes_are_caught() {
     let mut unseen = Vec::new();
     for mistake in mistakes::ALL {
-        let caught =
-            (0..MISTAKEN_RUNS).find_map(|seed| Some((seed, play(seed, Some(mistake)).err()?)));
+        let caught = (0..MISTAKEN_RUNS)
+            .find_map(|seed| Some((seed, play_history(seed, Some(mistake)).err()?)));
         match caught {
             Some((seed, why)) => println!("{mistake:?}, by history {seed}: {why}"),
             None => unseen.push(mistake),

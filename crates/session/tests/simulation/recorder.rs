@@ -7,7 +7,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use trackway_session::machine::{Effect, Planned, Snapshot};
+use trackway_session::machine::{Effect, PlannedChannel, Snapshot};
 use trackway_session::{ChannelSpec, FilterSpec, Mode};
 
 use crate::ledger::PROCESSES;
@@ -17,7 +17,7 @@ use crate::window::{BLOCKS, CPUS, EVENTS, Processes, Progress, REGIONS, Record, 
 
 /// A slot, or the channel of a class, whose slot is known when its time comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum On {
+pub(crate) enum StepTarget {
     Class(u32),
     Slot(usize),
 }
@@ -27,33 +27,33 @@ pub(crate) enum On {
 pub(crate) enum Op {
     /// Take the slot that has been free longest, in the place of the channel of a class.
     Take {
-        planned: Planned,
+        planned: PlannedChannel,
         of: Option<u32>,
     },
     /// Make the trace.
     Create,
     /// Begin the control lines anew, take memory, say what the channel is.
     Fill {
-        planned: Planned,
+        planned: PlannedChannel,
         rules: bool,
     },
     Activate {
-        on: On,
+        on: StepTarget,
         record: bool,
     },
     Pause {
-        on: On,
+        on: StepTarget,
         paused: bool,
     },
-    End(On),
-    Raise(On),
-    ClearBit(On, usize),
+    End(StepTarget),
+    Raise(StepTarget),
+    ClearBit(StepTarget, usize),
     /// Make a bit what the rules say.
-    Apply(On, usize),
+    Apply(StepTarget, usize),
     /// Give an event its id after the bit, where that is a mistake.
-    GiveId(On, usize),
+    GiveId(StepTarget, usize),
     Visit(usize),
-    WaitForClaims(On),
+    WaitForClaims(StepTarget),
     NameSuccessor {
         old: u32,
         new: u32,
@@ -68,34 +68,34 @@ pub(crate) enum Op {
         new: u32,
         event: usize,
     },
-    BeginRules(On),
-    EndRules(On, String),
+    BeginRules(StepTarget),
+    EndRules(StepTarget, String),
     SetProcesses {
-        on: On,
+        on: StepTarget,
         spec: ChannelSpec,
     },
     SetBlocking {
-        on: On,
+        on: StepTarget,
         time: Option<Duration>,
     },
     SetFilters {
-        on: On,
+        on: StepTarget,
         filters: Vec<FilterSpec>,
     },
     /// Write what is committed to the stream; then say in the window how far that is.
-    Drain(On, usize),
-    Proceed(On, usize, Progress),
+    Drain(StepTarget, usize),
+    Proceed(StepTarget, usize, Progress),
     /// Write the counters of what was lost.
-    Total(On),
-    GiveBack(On),
-    Free(On),
+    Total(StepTarget),
+    GiveBack(StepTarget),
+    Free(StepTarget),
     /// Leave it to a recovery.
-    Leave(On),
+    Leave(StepTarget),
     /// Clear: begin a region anew, then cut the streams to nothing.
-    Begin(On, usize),
-    Cut(On),
+    Begin(StepTarget, usize),
+    Cut(StepTarget),
     /// Take a region in whose claimer of before has let go.
-    Adopt(On, usize),
+    Adopt(StepTarget, usize),
     /// Read a region of a flight recorder: its head, then the records, then the head again.
     ReadHead {
         class: u32,
@@ -113,11 +113,11 @@ pub(crate) enum Op {
         records: Vec<Option<Record>>,
     },
     /// For the checks alone: the recorder is at it, or through.
-    Changing(On, bool),
+    Changing(StepTarget, bool),
 }
 
 /// The outcome of a step.
-pub(crate) enum Came {
+pub(crate) enum StepOutcome {
     Done,
     /// Not yet: once more.
     Wait,
@@ -147,7 +147,7 @@ pub(crate) struct Trace {
 /// The steps of an effect in a session with these channels. (Long, because it is a list: an arm for
 /// each effect.)
 // Longer than 70 lines: an arm for each effect.
-pub(crate) fn script(
+pub(crate) fn script_of_effect(
     effect: &Effect,
     classes: &[u32],
     records: bool,
@@ -159,66 +159,69 @@ pub(crate) fn script(
     match effect {
         Effect::Begin { channels, record } => {
             for planned in channels {
-                build(&mut ops, planned, None);
-                undo.extend(unbuild(planned.class));
+                push_build(&mut ops, planned, None);
+                undo.extend(unbuild_steps(planned.class));
             }
             ops.push(Op::Create);
             for planned in channels {
-                activate(&mut ops, planned.class, *record);
+                push_activate(&mut ops, planned.class, *record);
             }
         }
         Effect::Add { channel, record } => {
-            build(&mut ops, channel, None);
-            undo = unbuild(channel.class);
-            activate(&mut ops, channel.class, *record);
+            push_build(&mut ops, channel, None);
+            undo = unbuild_steps(channel.class);
+            push_activate(&mut ops, channel.class, *record);
         }
         Effect::Replace { old, channel, record } => {
-            build(&mut ops, channel, Some(*old));
-            undo = unbuild(channel.class);
-            replace(&mut ops, *old, channel, *record, mistake);
+            push_build(&mut ops, channel, Some(*old));
+            undo = unbuild_steps(channel.class);
+            push_replace(&mut ops, *old, channel, *record, mistake);
         }
         Effect::End { class } => {
-            let on = On::Class(*class);
-            keep_out(&mut ops, &[on], Op::End, mistake);
-            end(&mut ops, on);
+            let on = StepTarget::Class(*class);
+            push_exclude(&mut ops, &[on], Op::End, mistake);
+            push_end(&mut ops, on);
         }
         Effect::Finish => {
-            let all: Vec<On> = classes.iter().map(|class| On::Class(*class)).collect();
-            keep_out(&mut ops, &all, Op::End, mistake);
+            let all: Vec<StepTarget> =
+                classes.iter().map(|class| StepTarget::Class(*class)).collect();
+            push_exclude(&mut ops, &all, Op::End, mistake);
             for class in classes {
-                end(&mut ops, On::Class(*class));
+                push_end(&mut ops, StepTarget::Class(*class));
             }
         }
-        Effect::SetRules { class, rules } => set_rules(&mut ops, On::Class(*class), rules),
+        Effect::SetRules { class, rules } => {
+            push_set_rules(&mut ops, StepTarget::Class(*class), rules)
+        }
         Effect::SetProcesses { class, spec } => {
-            let on = On::Class(*class);
+            let on = StepTarget::Class(*class);
             ops.push(Op::SetProcesses { on, spec: spec.clone() });
             if mistake != Some(Mistake::ProcessesWithoutGeneration) {
                 ops.push(Op::Raise(on));
             }
         }
         Effect::SetBlocking { class, time } => {
-            ops.push(Op::SetBlocking { on: On::Class(*class), time: *time });
+            ops.push(Op::SetBlocking { on: StepTarget::Class(*class), time: *time });
         }
         Effect::SetFilters { class, filters } => {
-            let on = On::Class(*class);
+            let on = StepTarget::Class(*class);
             ops.push(Op::SetFilters { on, filters: filters.clone() });
             ops.push(Op::Raise(on));
         }
-        Effect::Start => let_in(&mut ops, classes),
+        Effect::Start => push_resume(&mut ops, classes),
         Effect::Stop => {
-            pause(&mut ops, classes, mistake);
+            push_pause(&mut ops, classes, mistake);
             for class in classes {
-                drain(&mut ops, On::Class(*class));
+                push_drain(&mut ops, StepTarget::Class(*class));
             }
         }
         Effect::Clear => {
-            pause(&mut ops, classes, mistake);
-            let all = || classes.iter().map(|class| On::Class(*class));
+            push_pause(&mut ops, classes, mistake);
+            let all = || classes.iter().map(|class| StepTarget::Class(*class));
             ops.extend(all().flat_map(|on| (0..REGIONS).map(move |region| Op::Begin(on, region))));
             ops.extend(all().map(Op::Cut));
             if records || mistake == Some(Mistake::ClearStarts) {
-                let_in(&mut ops, classes);
+                push_resume(&mut ops, classes);
             }
         }
         Effect::Snapshot(_) => {
@@ -245,18 +248,18 @@ pub(crate) fn script(
 }
 
 /// The steps of a recovery of a slot.
-pub(crate) fn recovery(slot: usize, world: &Simulation) -> Script {
-    let on = On::Slot(slot);
+pub(crate) fn script_of_recovery(slot: usize, world: &Simulation) -> Script {
+    let on = StepTarget::Slot(slot);
     let (mistake, mut ops) = (world.mistake, Vec::new());
     let found = &world.window.slots[slot];
     // No writer was let in to one that was being built, and it must not look as if: its regions may
     // be those of an earlier life.
     let was_begun = found.state != State::Building;
     if was_begun {
-        keep_out(&mut ops, &[on], Op::End, mistake);
+        push_exclude(&mut ops, &[on], Op::End, mistake);
     }
     if was_begun && !found.is_complete {
-        end(&mut ops, on);
+        push_end(&mut ops, on);
     } else {
         ops.extend([Op::GiveBack(on), Op::Free(on)]);
     }
@@ -264,17 +267,17 @@ pub(crate) fn recovery(slot: usize, world: &Simulation) -> Script {
 }
 
 /// The steps of a look at a channel: what is complete is drained.
-pub(crate) fn tick(class: u32) -> Script {
-    let on = On::Class(class);
+pub(crate) fn script_of_drain(class: u32) -> Script {
+    let on = StepTarget::Class(class);
     let look = |region| [Op::Adopt(on, region), Op::Drain(on, region)];
     let ops = (0..REGIONS).flat_map(look).collect();
     Script { ops, ..Script::default() }
 }
 
 /// The steps that apply the rules to all events, because some are new.
-pub(crate) fn apply_rules(classes: &[u32]) -> Script {
+pub(crate) fn script_of_rules(classes: &[u32]) -> Script {
     let apply = |class: &u32| {
-        let on = On::Class(*class);
+        let on = StepTarget::Class(*class);
         (0..EVENTS).map(move |event| Op::Apply(on, event))
     };
     let ops = classes.iter().flat_map(apply).collect();
@@ -282,12 +285,12 @@ pub(crate) fn apply_rules(classes: &[u32]) -> Script {
 }
 
 /// Returns true if the recorder finds out, when it compiles a filter, that it makes no sense.
-fn makes_no_sense(filter: &FilterSpec) -> bool {
+fn fails_to_compile(filter: &FilterSpec) -> bool {
     filter.to_string().contains("$ctx.nothing")
 }
 
-fn build(ops: &mut Vec<Op>, planned: &Planned, of: Option<u32>) {
-    let on = On::Class(planned.class);
+fn push_build(ops: &mut Vec<Op>, planned: &PlannedChannel, of: Option<u32>) {
+    let on = StepTarget::Class(planned.class);
     ops.push(Op::Take { planned: planned.clone(), of });
     ops.push(Op::Raise(on));
     ops.extend((0..EVENTS).map(|event| Op::ClearBit(on, event)));
@@ -295,23 +298,29 @@ fn build(ops: &mut Vec<Op>, planned: &Planned, of: Option<u32>) {
     ops.push(Op::Fill { planned: planned.clone(), rules: of.is_none() });
 }
 
-fn unbuild(class: u32) -> Vec<Op> {
-    let on = On::Class(class);
+fn unbuild_steps(class: u32) -> Vec<Op> {
+    let on = StepTarget::Class(class);
     // As in `recovery`, without a moment in which it looks as if it had begun.
     vec![Op::GiveBack(on), Op::Free(on)]
 }
 
-fn activate(ops: &mut Vec<Op>, class: u32, record: bool) {
-    let on = On::Class(class);
+fn push_activate(ops: &mut Vec<Op>, class: u32, record: bool) {
+    let on = StepTarget::Class(class);
     ops.extend([Op::Activate { on, record }, Op::Raise(on)]);
     ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
 }
 
 /// First ACTIVE, without rules; then named as successor; then, by the old one's rules, event by
 /// event; then with rules of its own.
-fn replace(ops: &mut Vec<Op>, old: u32, channel: &Planned, record: bool, mistake: Option<Mistake>) {
-    let (on, new) = (On::Class(channel.class), channel.class);
-    ops.push(Op::Changing(On::Class(old), true));
+fn push_replace(
+    ops: &mut Vec<Op>,
+    old: u32,
+    channel: &PlannedChannel,
+    record: bool,
+    mistake: Option<Mistake>,
+) {
+    let (on, new) = (StepTarget::Class(channel.class), channel.class);
+    ops.push(Op::Changing(StepTarget::Class(old), true));
     ops.push(Op::Changing(on, true));
     ops.extend([Op::Activate { on, record }, Op::Raise(on)]);
     let named = Op::NameSuccessor { old, new };
@@ -322,31 +331,36 @@ fn replace(ops: &mut Vec<Op>, old: u32, channel: &Planned, record: bool, mistake
         _ => ops.extend([named].into_iter().chain(moves)),
     }
     let rules = channel.spec.rules_text().unwrap_or_default();
-    set_rules(ops, on, &rules);
-    ops.push(Op::Changing(On::Class(old), false));
+    push_set_rules(ops, on, &rules);
+    ops.push(Op::Changing(StepTarget::Class(old), false));
 }
 
-fn set_rules(ops: &mut Vec<Op>, on: On, rules: &str) {
+fn push_set_rules(ops: &mut Vec<Op>, on: StepTarget, rules: &str) {
     ops.extend([Op::Changing(on, true), Op::BeginRules(on), Op::EndRules(on, rules.to_owned())]);
     ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
     ops.push(Op::Changing(on, false));
 }
 
-fn let_in(ops: &mut Vec<Op>, classes: &[u32]) {
-    for on in classes.iter().map(|class| On::Class(*class)) {
+fn push_resume(ops: &mut Vec<Op>, classes: &[u32]) {
+    for on in classes.iter().map(|class| StepTarget::Class(*class)) {
         ops.extend([Op::Pause { on, paused: false }, Op::Raise(on)]);
         ops.extend((0..EVENTS).map(|event| Op::Apply(on, event)));
     }
 }
 
-fn pause(ops: &mut Vec<Op>, classes: &[u32], mistake: Option<Mistake>) {
-    let all: Vec<On> = classes.iter().map(|class| On::Class(*class)).collect();
-    keep_out(ops, &all, |on| Op::Pause { on, paused: true }, mistake);
+fn push_pause(ops: &mut Vec<Op>, classes: &[u32], mistake: Option<Mistake>) {
+    let all: Vec<StepTarget> = classes.iter().map(|class| StepTarget::Class(*class)).collect();
+    push_exclude(ops, &all, |on| Op::Pause { on, paused: true }, mistake);
 }
 
 /// Keeps writers out of channels: first what decides, then the generation, then the bits, then a
 /// visit to every CPU and a wait for claims.
-fn keep_out(ops: &mut Vec<Op>, all: &[On], exclude: impl Fn(On) -> Op, mistake: Option<Mistake>) {
+fn push_exclude(
+    ops: &mut Vec<Op>,
+    all: &[StepTarget],
+    exclude: impl Fn(StepTarget) -> Op,
+    mistake: Option<Mistake>,
+) {
     for &on in all {
         match mistake {
             Some(Mistake::GenerationBeforeState) => ops.extend([Op::Raise(on), exclude(on)]),
@@ -362,12 +376,12 @@ fn keep_out(ops: &mut Vec<Op>, all: &[On], exclude: impl Fn(On) -> Op, mistake: 
     }
 }
 
-fn drain(ops: &mut Vec<Op>, on: On) {
+fn push_drain(ops: &mut Vec<Op>, on: StepTarget) {
     ops.extend((0..REGIONS).map(|region| Op::Drain(on, region)));
 }
 
-fn end(ops: &mut Vec<Op>, on: On) {
-    drain(ops, on);
+fn push_end(ops: &mut Vec<Op>, on: StepTarget) {
+    push_drain(ops, on);
     ops.extend([Op::Total(on), Op::GiveBack(on), Op::Free(on)]);
 }
 
@@ -391,7 +405,7 @@ impl Op {
     }
 
     /// The channel or slot that it is about.
-    fn on(&self) -> Option<On> {
+    fn on(&self) -> Option<StepTarget> {
         match self {
             Self::Drain(on, _)
             | Self::Proceed(on, ..)
@@ -428,19 +442,23 @@ impl Simulation {
         channels.iter().find(|channel| channel.0 == class).map(|channel| channel.1)
     }
 
-    fn slot_of(&self, on: On) -> Option<usize> {
+    fn slot_of(&self, on: StepTarget) -> Option<usize> {
         match on {
-            On::Class(class) => self.slot_of_class(class),
-            On::Slot(slot) => Some(slot),
+            StepTarget::Class(class) => self.slot_of_class(class),
+            StepTarget::Slot(slot) => Some(slot),
         }
     }
 
     /// Takes one step; those that come of it are put before the others.
-    pub(crate) fn carry_out(&mut self, op: &Op, script: &mut Script) -> Result<Came, String> {
+    pub(crate) fn carry_out(
+        &mut self,
+        op: &Op,
+        script: &mut Script,
+    ) -> Result<StepOutcome, String> {
         self.window.is_changed |= op.decides();
         match op {
             Op::Take { planned, of } => return self.take(planned, *of),
-            Op::Create if self.is_disk_full => return Ok(Came::Failed("the disk is full")),
+            Op::Create if self.is_disk_full => return Ok(StepOutcome::Failed("the disk is full")),
             Op::Create => {}
             Op::Fill { planned, rules } => return Ok(self.fill(planned, *rules)),
             Op::Visit(cpu) => {
@@ -478,13 +496,13 @@ impl Simulation {
             }
             other => return self.carry_out_on(other, script),
         }
-        Ok(Came::Done)
+        Ok(StepOutcome::Done)
     }
 
     /// Carries out a step that concerns one slot. (Long, because it is a list: an arm for each
     /// step.)
     // Longer than 70 lines: an arm for each step.
-    fn carry_out_on(&mut self, op: &Op, script: &mut Script) -> Result<Came, String> {
+    fn carry_out_on(&mut self, op: &Op, script: &mut Script) -> Result<StepOutcome, String> {
         let (Op::Activate { on, .. }
         | Op::Pause { on, .. }
         | Op::End(on)
@@ -509,9 +527,9 @@ impl Simulation {
         | Op::Adopt(on, _)
         | Op::Changing(on, _)) = op
         else {
-            return Ok(Came::Done);
+            return Ok(StepOutcome::Done);
         };
-        let Some(index) = self.slot_of(*on) else { return Ok(Came::Done) };
+        let Some(index) = self.slot_of(*on) else { return Ok(StepOutcome::Done) };
         let slot = &mut self.window.slots[index];
         match op {
             Op::Activate { record, .. } => {
@@ -549,12 +567,12 @@ impl Simulation {
                 slot.set_rules(text.clone());
             }
             Op::SetBlocking { time, .. } => slot.blocking = *time,
-            Op::SetFilters { filters, .. } if filters.iter().any(makes_no_sense) => {
-                return Ok(Came::Failed("no such field"));
+            Op::SetFilters { filters, .. } if filters.iter().any(fails_to_compile) => {
+                return Ok(StepOutcome::Failed("no such field"));
             }
             Op::SetFilters { filters, .. } => slot.filters.clone_from(filters),
             Op::SetProcesses { spec, .. } if has_no_process(spec) => {
-                return Ok(Came::Failed("no such process"));
+                return Ok(StepOutcome::Failed("no such process"));
             }
             Op::SetProcesses { spec, .. } => {
                 slot.processes = processes_of(spec);
@@ -575,7 +593,7 @@ impl Simulation {
                 let capacity = slot.regions[*region].ring.len().max(1);
                 slot.regions[*region].reset(capacity);
                 if let Some(life) = slot.life {
-                    self.ledger.clear(life, *region);
+                    self.ledger.clear_region(life, *region);
                 }
             }
             Op::Adopt(_, region) => {
@@ -589,42 +607,42 @@ impl Simulation {
             Op::Changing(_, is_changing) => slot.is_changing = *is_changing,
             _ => {}
         }
-        Ok(Came::Done)
+        Ok(StepOutcome::Done)
     }
 
-    fn take(&mut self, planned: &Planned, of: Option<u32>) -> Result<Came, String> {
-        let Some(session) = self.at_work else { return Ok(Came::Done) };
+    fn take(&mut self, planned: &PlannedChannel, of: Option<u32>) -> Result<StepOutcome, String> {
+        let Some(session) = self.at_work else { return Ok(StepOutcome::Done) };
         // 0007: 32 channels at a time, of all sessions. Which slot has been free longest matters to
         // those who sleep on their way to it.
         let slots = &self.window.slots;
         let free = (0..SLOTS).filter(|&slot| slots[slot].state == State::Free);
         let Some(index) = free.min_by_key(|&slot| slots[slot].freed_at) else {
             self.facts.no_slot += 1;
-            return Ok(Came::Failed("no slot"));
+            return Ok(StepOutcome::Failed("no slot"));
         };
         let of = of.and_then(|class| self.slot_of_class(class));
         let of = of.and_then(|slot| self.window.slots[slot].life);
         let overwrites = planned.spec.mode == Mode::Overwrite;
-        let life = self.ledger.begin((session, planned.class), index, of, overwrites);
+        let life = self.ledger.begin_life((session, planned.class), index, of, overwrites);
         let slot = &mut self.window.slots[index];
         slot.state = State::Building;
         (slot.session, slot.class, slot.life) = (session, planned.class, Some(life));
         (slot.is_left, slot.is_complete, slot.is_unpublished) = (false, false, false);
         self.sessions[session].channels.push((planned.class, index));
-        Ok(Came::Done)
+        Ok(StepOutcome::Done)
     }
 
-    fn fill(&mut self, planned: &Planned, rules: bool) -> Came {
-        let Some(index) = self.slot_of_class(planned.class) else { return Came::Done };
+    fn fill(&mut self, planned: &PlannedChannel, rules: bool) -> StepOutcome {
+        let Some(index) = self.slot_of_class(planned.class) else { return StepOutcome::Done };
         if has_no_process(&planned.spec) {
-            return Came::Failed("no such process");
+            return StepOutcome::Failed("no such process");
         }
-        if planned.spec.filters.iter().any(makes_no_sense) {
-            return Came::Failed("no such field");
+        if planned.spec.filters.iter().any(fails_to_compile) {
+            return StepOutcome::Failed("no such field");
         }
         let free = (0..BLOCKS).find(|&block| self.window.blocks[block].is_none());
         let Some(block) = free.filter(|_| !self.is_memory_short) else {
-            return Came::Failed("memory is short");
+            return StepOutcome::Failed("memory is short");
         };
         let slot = &mut self.window.slots[index];
         self.window.blocks[block] = slot.life;
@@ -643,7 +661,7 @@ impl Simulation {
         }
         (slot.successor, slot.has_id) = (None, [false; EVENTS]);
         slot.is_changing = false;
-        Came::Done
+        StepOutcome::Done
     }
 
     /// Gives the event an id, and sets its bit, where one of the slot's predecessor's is in place
@@ -661,7 +679,7 @@ impl Simulation {
         let word = self.window.words[event];
         let bit = 1 << index;
         self.window.set_word(event, if wanted { word & !late | bit } else { word & !bit });
-        self.ledger.settle(event, life);
+        self.ledger.note_corrected_bit(event, life);
     }
 
     /// The bits of the slots of the same session that name this one as successor.
@@ -697,7 +715,7 @@ impl Simulation {
     }
 
     /// Waits until no running thread holds a claim; claims of the dead are freed.
-    fn wait_for_claims(&mut self, index: usize) -> Came {
+    fn wait_for_claims(&mut self, index: usize) -> StepOutcome {
         for region in 0..REGIONS {
             let Some(owner) = self.window.slots[index].regions[region].owner else { continue };
             let Some(writer) = self.writers.get(owner) else {
@@ -716,21 +734,26 @@ impl Simulation {
                 }
                 self.facts.outlived += 1;
             } else {
-                return Came::Wait;
+                return StepOutcome::Wait;
             }
         }
-        Came::Done
+        StepOutcome::Done
     }
 
     /// Writes what is committed behind what the window says is written: what is beyond that in the
     /// file was written by who died, or by a try that failed.
-    fn drain(&mut self, index: usize, (on, number): (On, usize), script: &mut Script) -> Came {
+    fn drain(
+        &mut self,
+        index: usize,
+        (on, number): (StepTarget, usize),
+        script: &mut Script,
+    ) -> StepOutcome {
         let slot = &self.window.slots[index];
         let region = &slot.regions[number];
         // A flight recorder is written when it ends.
         let is_flying = slot.overwrites && slot.state == State::Active;
         if region.is_foreign || region.ring.is_empty() || slot.is_complete || is_flying {
-            return Came::Done;
+            return StepOutcome::Done;
         }
         let mut progress = region.progress;
         let from = region.trusted(slot.overwrites).min(region.head);
@@ -748,17 +771,17 @@ impl Simulation {
         stream.extend(&records);
         if is_full && self.mistake != Some(Mistake::FullDiskForgotten) {
             self.facts.disk_full += 1;
-            return Came::Failed("the disk is full");
+            return StepOutcome::Failed("the disk is full");
         }
         progress.written += records.len();
         progress.position = region.head;
         script.ops.push_front(Op::Proceed(on, number, progress));
-        Came::Done
+        StepOutcome::Done
     }
 
-    fn total(&mut self, index: usize) -> Came {
+    fn total(&mut self, index: usize) -> StepOutcome {
         if self.is_disk_full {
-            return Came::Failed("the disk is full");
+            return StepOutcome::Failed("the disk is full");
         }
         let slot = &self.window.slots[index];
         let sum = |of: fn(&crate::window::Region) -> u64| slot.regions.iter().map(of).sum();
@@ -768,7 +791,7 @@ impl Simulation {
             self.ledger.lives[life].is_complete = true;
         }
         self.window.slots[index].is_complete = true;
-        Came::Done
+        StepOutcome::Done
     }
 
     /// Returns true if a live thread may still write into the slot's memory.
@@ -819,7 +842,7 @@ impl Simulation {
             self.traces[slot.session].streams.remove(&(slot.class, region));
         }
         if let Some(life) = slot.life {
-            self.ledger.cleared(life);
+            self.ledger.note_cleared(life);
             self.facts.cleared += 1;
         }
     }
@@ -832,12 +855,12 @@ impl Simulation {
         (number, head): (usize, u64),
         records: &[Option<Record>],
         script: &mut Script,
-    ) -> Result<Came, String> {
-        let Some(index) = self.slot_of_class(class) else { return Ok(Came::Done) };
-        let Some(snapshot) = &script.snapshot else { return Ok(Came::Done) };
+    ) -> Result<StepOutcome, String> {
+        let Some(index) = self.slot_of_class(class) else { return Ok(StepOutcome::Done) };
+        let Some(snapshot) = &script.snapshot else { return Ok(StepOutcome::Done) };
         if self.is_disk_full {
             self.facts.disk_full += 1;
-            return Ok(Came::Failed("the disk is full"));
+            return Ok(StepOutcome::Failed("the disk is full"));
         }
         let region = &self.window.slots[index].regions[number];
         let first = head.saturating_sub(records.len() as u64);
@@ -856,7 +879,7 @@ impl Simulation {
         if self.mistake == Some(Mistake::SnapshotMovesProgress) {
             self.window.slots[index].regions[number].progress.position = head;
         }
-        let Some(life) = self.window.slots[index].life else { return Ok(Came::Done) };
+        let Some(life) = self.window.slots[index].life else { return Ok(StepOutcome::Done) };
         self.check_snapshot(life, number, (head, (now + 1).saturating_sub(capacity), since), &taken)
     }
 }

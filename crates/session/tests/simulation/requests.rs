@@ -15,11 +15,11 @@ const FILTERS: [&str; 6] =
 const SIZES: [Option<u64>; 4] = [None, None, Some(1 << 20), Some(3)];
 const COUNTS: [Option<u64>; 4] = [None, None, Some(0), Some(2)];
 
-pub(crate) fn session(random: &mut Random) -> SessionSpec {
+pub(crate) fn random_session(random: &mut Random) -> SessionSpec {
     let mut channels = vec![ChannelSpec::default()];
     while random.once_in(3) && channels.len() < 3 {
         let name = CHANNELS[channels.len()].into();
-        channels.push(ChannelSpec { name, ..channel(random) });
+        channels.push(ChannelSpec { name, ..random_channel(random) });
     }
     let mut spec = SessionSpec {
         name: "simulated".into(),
@@ -35,7 +35,7 @@ pub(crate) fn session(random: &mut Random) -> SessionSpec {
     if spec.check().is_ok() { spec } else { SessionSpec::default() }
 }
 
-fn channel(random: &mut Random) -> ChannelSpec {
+fn random_channel(random: &mut Random) -> ChannelSpec {
     let mode = if random.once_in(3) { Mode::Overwrite } else { Mode::Discard };
     ChannelSpec {
         name: (*random.pick(&CHANNELS)).into(),
@@ -44,19 +44,19 @@ fn channel(random: &mut Random) -> ChannelSpec {
         buffer_size: *random.pick(&SIZES),
         tracefile_size: if random.once_in(4) { *random.pick(&SIZES) } else { None },
         tracefile_count: if random.once_in(8) { *random.pick(&COUNTS) } else { None },
-        on: random.once_in(2).then(|| rules(random)),
-        filters: filters(random),
-        pids: pids(random),
-        executables: executables(random),
+        on: random.once_in(2).then(|| random_rules(random)),
+        filters: random_filters(random),
+        pids: random_pids(random),
+        executables: random_executables(random),
         ..ChannelSpec::default()
     }
 }
 
-fn rules(random: &mut Random) -> Vec<RuleSpec> {
+fn random_rules(random: &mut Random) -> Vec<RuleSpec> {
     (0..random.next_below(3)).map(|_| RuleSpec::new(*random.pick(&PATTERNS))).collect()
 }
 
-fn filters(random: &mut Random) -> Vec<FilterSpec> {
+fn random_filters(random: &mut Random) -> Vec<FilterSpec> {
     if !random.once_in(4) {
         return Vec::new();
     }
@@ -65,7 +65,7 @@ fn filters(random: &mut Random) -> Vec<FilterSpec> {
     vec![FilterSpec::of(pattern, text)]
 }
 
-fn pids(random: &mut Random) -> Vec<u32> {
+fn random_pids(random: &mut Random) -> Vec<u32> {
     match random.next_below(8) {
         0 => vec![1 + random.next_below(5) as u32],
         1 => vec![1, 2],
@@ -73,20 +73,20 @@ fn pids(random: &mut Random) -> Vec<u32> {
     }
 }
 
-fn executables(random: &mut Random) -> Vec<String> {
+fn random_executables(random: &mut Random) -> Vec<String> {
     if random.once_in(8) { vec!["w*".into()] } else { Vec::new() }
 }
 
-fn change(random: &mut Random) -> ChannelChange {
+fn random_change(random: &mut Random) -> ChannelChange {
     let mut change = ChannelChange::default();
     match random.next_below(9) {
-        0 => change.pids = Some(pids(random)),
+        0 => change.pids = Some(random_pids(random)),
         1 => {
-            change.pids = Some(pids(random));
+            change.pids = Some(random_pids(random));
             change.blocking_timeout_ns = Some(random.next_below(3) * 1_000_000);
         }
         2 => change.blocking_timeout_ns = Some(random.next_below(3) * 1_000_000),
-        3 => change.executables = Some(executables(random)),
+        3 => change.executables = Some(random_executables(random)),
         4 => change.mode = Some(*random.pick(&[Mode::Discard, Mode::Overwrite])),
         5 => change.buffer_size = *random.pick(&SIZES),
         6 => {
@@ -102,14 +102,14 @@ fn change(random: &mut Random) -> ChannelChange {
 }
 
 /// Another channel in the place of the first.
-pub(crate) fn other_contexts(random: &mut Random) -> Request {
+pub(crate) fn random_context_change(random: &mut Random) -> Request {
     let contexts = Some(vec![(*random.pick(&["vtid", "vpid", "procname"])).into()]);
     let change = ChannelChange { contexts, ..ChannelChange::default() };
     Request::SetChannel { channel: CHANNELS[0].into(), change }
 }
 
 /// Anything; seldom the end.
-pub(crate) fn request(random: &mut Random) -> Request {
+pub(crate) fn random_request(random: &mut Random) -> Request {
     let mut name = || (*random.pick(&CHANNELS)).to_owned();
     let (some, other) = (name(), name());
     let channel_name = random.once_in(2).then_some(some);
@@ -125,17 +125,17 @@ pub(crate) fn request(random: &mut Random) -> Request {
             let last_ns = random.once_in(2).then(|| random.next_below(200));
             Request::Snapshot { output: None, last_ns }
         }
-        12 | 13 => Request::AddChannel { channel: channel(random) },
+        12 | 13 => Request::AddChannel { channel: random_channel(random) },
         14 => Request::RemoveChannel { channel: other },
         15..=19 => {
             let channel = if random.once_in(3) { other } else { CHANNELS[0].into() };
-            Request::SetChannel { channel, change: change(random) }
+            Request::SetChannel { channel, change: random_change(random) }
         }
         20 | 21 => {
             let only = random.once_in(3);
             let text = random.once_in(3).then(|| (*random.pick(&FILTERS)).to_owned());
             let filter = text.map(FilterSource::Expression);
-            Request::EventsOn { channel: channel_name, rules: rules(random), only, filter }
+            Request::EventsOn { channel: channel_name, rules: random_rules(random), only, filter }
         }
         _ => {
             let count = 1 + random.next_below(2);

@@ -3,19 +3,19 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use trackway_session::machine::{CREATOR, Client, Effect, Machine, Outcome, Planned};
+use trackway_session::machine::{CREATOR, Client, Effect, Machine, Outcome, PlannedChannel};
 use trackway_session::protocol::{Answer, Counts, Refusal, Request, SnapshotFacts};
 use trackway_session::{FilterSpec, Mode, SessionSpec};
 
 use crate::mistakes::Mistake;
-use crate::recorder::{self, Came, Script, processes_of};
+use crate::recorder::{self, Script, StepOutcome, processes_of};
 use crate::simulation::{Simulation, TURN_NS};
 use crate::window::{EVENTS, Processes, State};
 use crate::writer::Writer;
 
 /// The state of a recorder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum RecorderState {
     Running,
     /// Another one took its session over.
     Lost,
@@ -30,7 +30,7 @@ type PendingRequest = (Client, Option<Request>);
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) machine: Machine,
-    pub(crate) standing: Standing,
+    pub(crate) standing: RecorderState,
     /// Its channels: class and slot.
     pub(crate) channels: Vec<(u32, usize)>,
     pub(crate) pending: VecDeque<PendingRequest>,
@@ -39,19 +39,19 @@ pub(crate) struct Session {
     pub(crate) script: Option<Script>,
     /// `Window::news` when it looked at events last.
     news: u64,
-    before: Image,
+    before: SessionImage,
     classes: BTreeSet<u32>,
 }
 
 /// The state that a refused request must leave as it was.
 #[derive(Debug, PartialEq, Eq)]
-struct Image {
+struct SessionImage {
     spec: SessionSpec,
     is_recording: bool,
     channels: Vec<Channel>,
 }
 
-impl Image {
+impl SessionImage {
     /// Leaves the state of a stop, whatever else came of that.
     fn stop(&mut self) {
         self.is_recording = false;
@@ -76,9 +76,13 @@ impl Session {
         let machine = Machine::new(spec);
         let spec = machine.spec().clone();
         Self {
-            before: Image { spec, is_recording: machine.is_recording(), channels: Vec::new() },
+            before: SessionImage {
+                spec,
+                is_recording: machine.is_recording(),
+                channels: Vec::new(),
+            },
             machine,
-            standing: Standing::Running,
+            standing: RecorderState::Running,
             channels: Vec::new(),
             pending: [(CREATOR, None)].into(),
             effect: None,
@@ -94,7 +98,7 @@ impl Session {
     }
 
     pub(crate) fn is_at_work(&self) -> bool {
-        matches!(self.standing, Standing::Running | Standing::Lost)
+        matches!(self.standing, RecorderState::Running | RecorderState::Lost)
     }
 
     pub(crate) fn submit(&mut self, client: Client, request: Request) {
@@ -109,7 +113,7 @@ impl Simulation {
         if !self.sessions[number].is_at_work() {
             // A session that has exited has nothing more to say to any client.
             let session = &mut self.sessions[number];
-            let more = (session.standing == Standing::Exited)
+            let more = (session.standing == RecorderState::Exited)
                 .then(|| session.machine.next_effect())
                 .flatten();
             return more.map_or(Ok(()), |effect| Err(format!("after the end comes {effect:?}")));
@@ -136,9 +140,9 @@ impl Simulation {
     pub(crate) fn run(&mut self, script: &mut Script) -> Result<bool, String> {
         let Some(op) = script.ops.pop_front() else { return Ok(true) };
         match self.carry_out(&op, script)? {
-            Came::Done => self.log_step(|| format!("recorder: {op:?}")),
-            Came::Wait => script.ops.push_front(op),
-            Came::Failed(why) => {
+            StepOutcome::Done => self.log_step(|| format!("recorder: {op:?}")),
+            StepOutcome::Wait => script.ops.push_front(op),
+            StepOutcome::Failed(why) => {
                 self.log_step(|| format!("recorder: {op:?} fails: {why}"));
                 script.fail(&op, why);
             }
@@ -148,17 +152,17 @@ impl Simulation {
 
     fn begin_script(&mut self, number: usize) -> Result<(), String> {
         let session = &self.sessions[number];
-        if self.random.once_in(3) && session.standing == Standing::Running {
+        if self.random.once_in(3) && session.standing == RecorderState::Running {
             let news = self.window.news;
             if session.news != news {
                 let looks = self.mistake != Some(Mistake::NewsUnseen);
                 let classes = session.channels.iter().filter(|_| looks).map(|of| of.0);
-                let script = recorder::apply_rules(&classes.collect::<Vec<_>>());
+                let script = recorder::script_of_rules(&classes.collect::<Vec<_>>());
                 let session = &mut self.sessions[number];
                 (session.script, session.news) = (Some(script), news);
             } else if !session.channels.is_empty() {
                 let class = self.random.pick(&session.channels).0;
-                self.sessions[number].script = Some(recorder::tick(class));
+                self.sessions[number].script = Some(recorder::script_of_drain(class));
             }
             return Ok(());
         }
@@ -173,10 +177,10 @@ impl Simulation {
     fn take_effect(&mut self, number: usize, mut effect: Effect) -> Result<(), String> {
         self.log_step(|| format!("session {number}: {effect:?}"));
         let session = &mut self.sessions[number];
-        if session.standing == Standing::Exited {
+        if session.standing == RecorderState::Exited {
             return Err(format!("after the end comes {effect:?}"));
         }
-        if session.standing == Standing::Lost && effect.has_outcome() {
+        if session.standing == RecorderState::Lost && effect.has_outcome() {
             return Err(format!("in a session that is lost comes {effect:?}"));
         }
         let has_ended = matches!(effect, Effect::Snapshot(_)) && session.channels.is_empty();
@@ -207,18 +211,18 @@ impl Simulation {
                     *client += 1;
                 }
                 let (client, is_refused) = (*client, matches!(answer, Answer::Refused(_)));
-                return self.answered(number, client, &effect, is_refused);
+                return self.check_answer(number, client, &effect, is_refused);
             }
             Effect::ReportStatus(client) | Effect::Follow(client) => {
                 let client = *client;
-                return self.answered(number, client, &effect, false);
+                return self.check_answer(number, client, &effect, false);
             }
-            Effect::Exit => return self.exited(number),
+            Effect::Exit => return self.check_exit(number),
             _ => {}
         }
         let classes: Vec<u32> = session.channels.iter().map(|channel| channel.0).collect();
         let records = session.machine.is_recording();
-        let script = recorder::script(&effect, &classes, records, self);
+        let script = recorder::script_of_effect(&effect, &classes, records, self);
         let session = &mut self.sessions[number];
         (session.effect, session.script) = (Some(effect), Some(script));
         Ok(())
@@ -248,7 +252,7 @@ impl Simulation {
     /// Every request is answered once, in order, by what answers it; what is refused has changed
     /// nothing, but that a session is stopped whose buffers could not be written (the machine's
     /// invariants).
-    fn answered(
+    fn check_answer(
         &mut self,
         number: usize,
         client: Client,
@@ -267,7 +271,7 @@ impl Simulation {
         let fits = match (effect, &request) {
             (Effect::ReportStatus(_), request) => *request == Some(Request::Status),
             (Effect::Follow(_), request) => *request == Some(Request::Follow),
-            (Effect::Answer(_, answer), request) => fits(answer, request.as_ref()),
+            (Effect::Answer(_, answer), request) => answers_request(answer, request.as_ref()),
             _ => false,
         };
         if !fits {
@@ -278,7 +282,7 @@ impl Simulation {
         let image = self.image(number);
         let session = &mut self.sessions[number];
         let is_end = matches!(request, None | Some(Request::Destroy));
-        let is_checked = is_refused && !is_end && session.standing == Standing::Running;
+        let is_checked = is_refused && !is_end && session.standing == RecorderState::Running;
         if is_checked && request == Some(Request::Stop) {
             session.before.stop();
         }
@@ -296,14 +300,14 @@ impl Simulation {
         }
         if self.mistake == Some(Mistake::AnsweredTwice) {
             self.mistake = None;
-            return self.answered(number, client, effect, is_refused);
+            return self.check_answer(number, client, effect, is_refused);
         }
         self.check_session(number)
     }
 
-    fn exited(&mut self, number: usize) -> Result<(), String> {
+    fn check_exit(&mut self, number: usize) -> Result<(), String> {
         let session = &mut self.sessions[number];
-        session.standing = Standing::Exited;
+        session.standing = RecorderState::Exited;
         if !session.pending.is_empty() {
             return Err(format!("nobody will answer {:?}", session.pending));
         }
@@ -316,7 +320,7 @@ impl Simulation {
         Ok(())
     }
 
-    fn image(&self, number: usize) -> Image {
+    fn image(&self, number: usize) -> SessionImage {
         let session = &self.sessions[number];
         let channels = session.channels.iter().map(|&(class, index)| {
             let slot = &self.window.slots[index];
@@ -332,7 +336,7 @@ impl Simulation {
             }
         });
         let machine = &session.machine;
-        Image {
+        SessionImage {
             spec: machine.spec().clone(),
             is_recording: machine.is_recording(),
             channels: channels.collect(),
@@ -343,7 +347,7 @@ impl Simulation {
     /// bits are what rules say (0007: "rules").
     pub(crate) fn check_session(&mut self, number: usize) -> Result<(), String> {
         let session = &self.sessions[number];
-        let is_checked = session.standing == Standing::Running
+        let is_checked = session.standing == RecorderState::Running
             && session.script.is_none()
             && !self.ledger.is_tainted(number);
         if !is_checked {
@@ -388,7 +392,7 @@ impl Simulation {
             let is_said = slot.selects[event] && slot.is_open() && self.window.is_ready[event];
             let is_at_it = |writer: &Writer| writer.describes().is_some_and(|of| of.event == event);
             let is_left = |life| {
-                self.ledger.is_left(event, life)
+                self.ledger.may_be_left(event, life)
                     || self.window.news != news && self.ledger.is_reported(event, life)
             };
             let is_excused = self.writers.iter().any(is_at_it) || slot.life.is_some_and(is_left);
@@ -401,7 +405,7 @@ impl Simulation {
     }
 
     /// A recorder is killed, or finds that another one took its session.
-    pub(crate) fn end_recorder(&mut self, number: usize, standing: Standing) {
+    pub(crate) fn end_recorder(&mut self, number: usize, standing: RecorderState) {
         self.log_step(|| format!("session {number} is {standing:?}"));
         let session = &mut self.sessions[number];
         session.standing = standing;
@@ -415,7 +419,7 @@ impl Simulation {
         }
         let effect = session.effect.take();
         session.script = None;
-        if standing == Standing::Killed {
+        if standing == RecorderState::Killed {
             session.pending.clear();
             return;
         }
@@ -440,7 +444,7 @@ impl Simulation {
         if let Some(slot) = (0..self.window.slots.len()).find(is_left) {
             self.log_step(|| format!("slot {slot} is recovered"));
             self.facts.recovered += 1;
-            let script = recorder::recovery(slot, self);
+            let script = recorder::script_of_recovery(slot, self);
             self.window.slots[slot].is_left = false;
             self.recovery = Some((slot, script));
         }
@@ -461,7 +465,7 @@ impl Simulation {
 }
 
 /// Returns true if an answer is one to such a request.
-fn fits(answer: &Answer, request: Option<&Request>) -> bool {
+fn answers_request(answer: &Answer, request: Option<&Request>) -> bool {
     match answer {
         Answer::Refused(_) => true,
         Answer::Spec(_) => request == Some(&Request::Spec),
@@ -476,7 +480,7 @@ fn fits(answer: &Answer, request: Option<&Request>) -> bool {
 }
 
 impl Session {
-    fn note_class(&mut self, planned: &Planned) -> Result<(), String> {
+    fn note_class(&mut self, planned: &PlannedChannel) -> Result<(), String> {
         let is_new = self.classes.insert(planned.class);
         is_new.then_some(()).ok_or_else(|| format!("class {} is there twice", planned.class))
     }

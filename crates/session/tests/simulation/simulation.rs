@@ -6,9 +6,9 @@ use trackway_testkit::Random;
 
 use crate::ledger::{Ledger, PROCESSES};
 use crate::mistakes::Mistake;
-use crate::recorder::{Came, Script, Trace};
+use crate::recorder::{Script, StepOutcome, Trace};
 use crate::requests;
-use crate::session::{Session, Standing};
+use crate::session::{RecorderState, Session};
 use crate::window::{EVENTS, REGIONS, Record, SLOTS, State, Window};
 use crate::writer::{At, Process, Writer};
 
@@ -125,7 +125,7 @@ impl Simulation {
     }
 
     fn begin_session(&mut self) {
-        let spec = requests::session(&mut self.random);
+        let spec = requests::random_session(&mut self.random);
         let number = self.sessions.len();
         self.log_step(|| format!("session {number} begins: {spec:?}"));
         self.sessions.push(Session::new(spec));
@@ -199,10 +199,10 @@ impl Simulation {
         let number = self.random.next_below(self.sessions.len() as u64) as usize;
         let client: Client = 1 + self.random.next_below(3);
         let request = match self.is_restless && !self.random.once_in(4) {
-            true => requests::other_contexts(&mut self.random),
-            false => requests::request(&mut self.random),
+            true => requests::random_context_change(&mut self.random),
+            false => requests::random_request(&mut self.random),
         };
-        if self.sessions[number].standing == Standing::Running {
+        if self.sessions[number].standing == RecorderState::Running {
             self.log_step(|| format!("client {client} asks session {number}: {request:?}"));
             self.sessions[number].submit(client, request);
         }
@@ -221,7 +221,7 @@ impl Simulation {
             2 => self.is_memory_short = !self.is_memory_short,
             3 if self.sessions[number].is_at_work() => {
                 self.facts.killed += 1;
-                self.end_recorder(number, Standing::Killed);
+                self.end_recorder(number, RecorderState::Killed);
             }
             4 if self.random.once_in(2) => self.kill_recovery(),
             5 | 6 => self.kill_process(self.writers[thread].process),
@@ -235,11 +235,13 @@ impl Simulation {
             11 if self.sessions.len() < SESSIONS_MAX => self.begin_session(),
             12 => {
                 let now_ns = self.now * TURN_NS;
-                self.sessions[number].machine.program_asks_for_snapshot(now_ns);
+                self.sessions[number].machine.note_snapshot_request(now_ns);
             }
-            13 if self.sessions[number].standing == Standing::Running && self.random.once_in(3) => {
+            13 if self.sessions[number].standing == RecorderState::Running
+                && self.random.once_in(3) =>
+            {
                 self.facts.lost += 1;
-                self.end_recorder(number, Standing::Lost);
+                self.end_recorder(number, RecorderState::Lost);
             }
             14 if self.random.once_in(3) => self.scribble(number),
             _ => {}
@@ -258,7 +260,7 @@ impl Simulation {
         }
         let (pid, now_ns) = (self.processes[process].pid, self.now * TURN_NS);
         for session in &mut self.sessions {
-            session.machine.process_crashed(pid, 11, now_ns);
+            session.machine.note_crash(pid, 11, now_ns);
         }
     }
 
@@ -311,7 +313,7 @@ impl Simulation {
             world.sessions.iter().filter(|session| session.is_at_work()).all(Session::is_idle)
         })?;
         for session in &mut self.sessions {
-            if session.standing == Standing::Running {
+            if session.standing == RecorderState::Running {
                 session.submit(1, Request::Destroy);
                 session.submit(2, Request::Destroy);
             }
@@ -354,7 +356,7 @@ impl Simulation {
             }
             // A site whose event has a bit pays for it.
             for event in 0..EVENTS {
-                let is_excused = self.ledger.is_left_in(event, index) || slot.life.is_none();
+                let is_excused = self.ledger.may_be_left_in(event, index) || slot.life.is_none();
                 if self.window.has_bit(event, index) && !is_excused {
                     return Err(format!("event {event} is on for slot {index}, which is free"));
                 }
@@ -420,11 +422,11 @@ impl Simulation {
         region: usize,
         (head, floor, since): (u64, u64, u64),
         written: &[Record],
-    ) -> Result<Came, String> {
+    ) -> Result<StepOutcome, String> {
         let facts = &self.ledger.lives[life];
         let index = facts.slot;
         if facts.is_tainted || self.window.slots[index].regions[region].is_foreign {
-            return Ok(Came::Done);
+            return Ok(StepOutcome::Done);
         }
         let committed = &facts.committed[region];
         let range = committed.get((floor.min(head) as usize)..head as usize);
@@ -433,7 +435,7 @@ impl Simulation {
         if expected != written {
             return Err(format!("a snapshot has {written:?} in place of {expected:?}"));
         }
-        Ok(Came::Done)
+        Ok(StepOutcome::Done)
     }
 }
 

@@ -300,7 +300,7 @@ impl Simulation {
             self.writers[number].cpu = self.random.next_below(CPUS as u64) as usize;
         }
         self.observe_changes();
-        let emission = self.ledger.load(&self.window, event, process, self.now);
+        let emission = self.ledger.begin_emission(&self.window, event, process, self.now);
         let word = self.window.words[event];
         let writer = &mut self.writers[number];
         (writer.event, writer.emission) = (event, emission);
@@ -317,7 +317,7 @@ impl Simulation {
             let emission = writer.emission;
             writer.at = At::Idle;
             self.observe_changes();
-            return self.ledger.finish(&self.window, emission);
+            return self.ledger.finish_emission(&self.window, emission);
         }
         let slot = writer.bits.trailing_zeros() as usize;
         writer.bits &= writer.bits - 1;
@@ -384,7 +384,7 @@ impl Simulation {
         slot.regions[region].discarded += 1;
         self.facts.discards += 1;
         if let Some(life) = slot.life {
-            self.ledger.discard(life, region, self.writers[number].emission);
+            self.ledger.discard_record(life, region, self.writers[number].emission);
         }
         At::Next
     }
@@ -435,7 +435,7 @@ impl Simulation {
         let is_late = region.is_foreign || slot.state != State::Active;
         let record = region.ring[place].unwrap_or(Record { emission, time: self.now });
         self.facts.commits += 1;
-        self.ledger.commit(plan.life, (plan.region, is_late), record)
+        self.ledger.commit_record(plan.life, (plan.region, is_late), record)
     }
 
     /// One of the claim regions, its own CPU's first.
@@ -500,7 +500,7 @@ impl Simulation {
                 }
                 self.facts.followed += 1;
                 let life = self.window.slots[slot].life;
-                self.ledger.emission(writer.emission).came_to(slot, life);
+                self.ledger.emission(writer.emission).note_successor(slot, life);
                 return At::Look { slot };
             }
         }
@@ -557,7 +557,7 @@ impl Simulation {
         }
         self.window.news += 1;
         for slot in (0..SLOTS).filter(|slot| wrong >> slot & 1 != 0) {
-            self.ledger.report(of.event, self.window.slots[slot].life);
+            self.ledger.note_reported_bit(of.event, self.window.slots[slot].life);
         }
     }
 
@@ -579,13 +579,13 @@ impl Simulation {
         // It may be what it was, and have been something else in between.
         if now == word && self.window.changes[of.event] != of.changes {
             self.facts.mistaken += 1;
-            self.ledger.doubt(of.event);
+            self.ledger.note_doubtful_event(of.event);
         }
         for slot in (0..SLOTS).filter(|slot| set >> slot & 1 != 0) {
             let life = self.window.slots[slot].life;
             if life != of.bit_owner {
                 self.facts.stray += 1;
-                self.ledger.stray(of.event, life);
+                self.ledger.note_stray_bit(of.event, life);
             }
         }
         self.window.set_word(of.event, now & !cleared | set);
@@ -600,7 +600,7 @@ impl Simulation {
             At::Describe(of) | At::Read(of, _) | At::Change(of, ..) => {
                 // Those that it has not come to, either, are the next constructor's work.
                 for slot in of.slot..SLOTS {
-                    self.ledger.leave(of.event, self.window.slots[slot].life);
+                    self.ledger.note_left_bit(of.event, self.window.slots[slot].life);
                 }
                 self.leave(of);
             }
@@ -612,7 +612,7 @@ impl Simulation {
     /// A constructor leaves bits as they are, which it may have set for rules of before.
     fn leave(&mut self, of: Describe) {
         for slot in (0..SLOTS).filter(|slot| of.own_bits >> slot & 1 != 0) {
-            self.ledger.leave(of.event, self.window.slots[slot].life);
+            self.ledger.note_left_bit(of.event, self.window.slots[slot].life);
         }
     }
 

@@ -12,29 +12,29 @@ use crate::file::Fd;
 
 /// Number of attempts to remove a busy folder, and the time between two, in ns: the kernel closes
 /// the descriptors of a killed process one by one.
-const ATTEMPTS: u32 = 500;
+const ATTEMPTS_MAX: u32 = 500;
 const PAUSE_NS: i64 = 10_000_000;
 /// Numbers of its two descriptors, so that all others can be closed.
-const FOLDER: i32 = 0;
-const PIPE: i32 = 1;
+const FOLDER_FD: i32 = 0;
+const PIPE_FD: i32 = 1;
 /// Most descriptors that are closed one by one, where close_range(2) is not known.
 const DESCRIPTORS_MAX: i32 = 1 << 16;
 
 /// The other process. When this goes, by whatever way, the folder is removed.
 #[derive(Debug)]
-pub struct Afterwards {
+pub struct FolderRemover {
     /// The end of a pipe that no other process has.
     pipe: Option<Fd>,
     pid: i32,
 }
 
-impl Afterwards {
+impl FolderRemover {
     /// Will remove the empty folder `name` that is in `folder`, which is open.
     ///
     /// # Errors
     ///
     /// If there is no process to be had.
-    pub fn remove(folder: &Fd, name: &CStr) -> Result<Self, Errno> {
+    pub fn spawn(folder: &Fd, name: &CStr) -> Result<Self, Errno> {
         let mut ends = [0; 2];
         // SAFETY: two descriptors, as pipe2(2) wants them.
         Errno::check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }.into())?;
@@ -60,12 +60,12 @@ impl Afterwards {
     }
 }
 
-impl Drop for Afterwards {
+impl Drop for FolderRemover {
     /// Lets it go on, and waits for it: a moment, and at most as long as it tries.
     fn drop(&mut self) {
         drop(self.pipe.take());
         // Our own child; again where a signal came in between, which it may so often.
-        for _ in 0..ATTEMPTS {
+        for _ in 0..ATTEMPTS_MAX {
             // SAFETY: nothing is written.
             let ended = unsafe { libc::waitpid(self.pid, core::ptr::null_mut(), 0) };
             if Errno::check(ended.into()) != Err(Errno(libc::EINTR)) {
@@ -88,10 +88,10 @@ unsafe fn wait_and_remove(pipe: i32, folder: i32, name: &CStr) -> ! {
         // Neither may be where the other is to be put.
         let (pipe, folder) =
             (libc::fcntl(pipe, libc::F_DUPFD, 2), libc::fcntl(folder, libc::F_DUPFD, 2));
-        if libc::dup2(folder, FOLDER) < 0 || libc::dup2(pipe, PIPE) < 0 {
+        if libc::dup2(folder, FOLDER_FD) < 0 || libc::dup2(pipe, PIPE_FD) < 0 {
             libc::_exit(1);
         }
-        let first = PIPE + 1;
+        let first = PIPE_FD + 1;
         if libc::syscall(libc::SYS_close_range, first, u32::MAX, 0) < 0 {
             for fd in first..DESCRIPTORS_MAX {
                 libc::close(fd);
@@ -99,10 +99,10 @@ unsafe fn wait_and_remove(pipe: i32, folder: i32, name: &CStr) -> ! {
         }
         let mut byte = 0_u8;
         // Nothing is ever written: it returns at the other end's end. No signal comes in between.
-        libc::read(PIPE, (&raw mut byte).cast(), 1);
+        libc::read(PIPE_FD, (&raw mut byte).cast(), 1);
         let pause = libc::timespec { tv_sec: 0, tv_nsec: PAUSE_NS };
-        for _ in 0..ATTEMPTS {
-            let is_busy = libc::unlinkat(FOLDER, name.as_ptr(), libc::AT_REMOVEDIR) < 0
+        for _ in 0..ATTEMPTS_MAX {
+            let is_busy = libc::unlinkat(FOLDER_FD, name.as_ptr(), libc::AT_REMOVEDIR) < 0
                 && *libc::__errno_location() == libc::EBUSY;
             if !is_busy {
                 libc::_exit(0);
@@ -127,7 +127,7 @@ mod tests {
         fs::create_dir_all(dir.join("inner")).expect("a folder");
         let path = std::ffi::CString::new(dir.to_str().expect("a path")).expect("no NUL");
         let open = Fd::open(&path, libc::O_RDONLY | libc::O_DIRECTORY, 0).expect("it is there");
-        let afterwards = Afterwards::remove(&open, c"inner").expect("a process");
+        let afterwards = FolderRemover::spawn(&open, c"inner").expect("a process");
         let name = fs::read_to_string(format!("/proc/{}/comm", afterwards.pid));
         // It has hardly begun.
         assert!(name.is_ok_and(|name| !name.is_empty()) && dir.join("inner").exists());

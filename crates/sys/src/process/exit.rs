@@ -7,7 +7,7 @@
 
 use core::ffi::CStr;
 
-use super::{Stat, decimal, read_text};
+use super::{Stat, format_decimal, read_text};
 use crate::Errno;
 use crate::file::{self, Fd};
 use crate::wait;
@@ -59,16 +59,16 @@ const PIDFD_INFO_EXIT: u64 = 1 << 3;
 /// (asm-generic/ioctl.h).
 const PIDFD_GET_INFO: u32 = 3 << 30 | (size_of::<PidfdInfo>() as u32) << 16 | 0xff << 8 | 11;
 
-fn query(fd: &Fd) -> Result<PidfdInfo, Errno> {
+fn query_pidfd_info(fd: &Fd) -> Result<PidfdInfo, Errno> {
     let mut info = PidfdInfo { mask: PIDFD_INFO_EXIT, ..PidfdInfo::default() };
     // SAFETY: `info` is ours, and as long as the request's number says.
     let result = unsafe { libc::ioctl(fd.raw(), PIDFD_GET_INFO as _, &raw mut info) };
     Errno::check(result.into()).map(|_| info)
 }
 
-/// Returns how the process of a pidfd ([`wait::process_fd`]) ended, also if it is not our child.
-/// The descriptor must have been opened before the process was collected by its parent. Neither
-/// waits nor collects. Async-signal-safe.
+/// Returns how the process of a pidfd ([`wait::open_process_fd`]) ended, also if it is not our
+/// child. The descriptor must have been opened before the process was collected by its parent.
+/// Neither waits nor collects. Async-signal-safe.
 ///
 /// `None` while it runs. Also after its end, when the descriptor is readable, as long as its
 /// parent has not collected it and we may not look at it in /proc: ask again later.
@@ -76,21 +76,21 @@ fn query(fd: &Fd) -> Result<PidfdInfo, Errno> {
 /// # Errors
 ///
 /// The kernel cannot say: ENOTTY before Linux 6.13, ESRCH before 6.15 of a process that was
-/// collected ([`can_tell_exits`] says so beforehand); EREMOTE of one that is not in our process-id
+/// collected ([`can_query_exits`] says so beforehand); EREMOTE of one that is not in our process-id
 /// namespace or one below; whatever a sandbox answers.
-pub fn exit_of(fd: &Fd) -> Result<Option<ExitStatus>, Errno> {
-    let first = query(fd)?;
+pub fn exit_status_of(fd: &Fd) -> Result<Option<ExitStatus>, Errno> {
+    let first = query_pidfd_info(fd)?;
     if let Some(status) = first.status() {
         return Ok(Some(status));
     }
     // A first thread that ended is a zombie, too, while others live; then the descriptor is not
     // readable.
-    if !wait::readable([Some(fd), None], 0)?[0] {
+    if !wait::wait_readable([Some(fd), None], 0)?[0] {
         return Ok(None);
     }
     let shown = zombie_status(first.pid);
     // If it was collected meanwhile, its id may be another process's, and what we saw with it.
-    match query(fd)?.status() {
+    match query_pidfd_info(fd)?.status() {
         Some(status) => Ok(Some(status)),
         None => Ok(shown),
     }
@@ -121,16 +121,16 @@ const PATH_BYTES: usize = 32;
 fn path_of<'into>(pid: u32, name: &[u8], into: &'into mut [u8; PATH_BYTES]) -> Option<&'into CStr> {
     let mut digits = [0; 10];
     let mut at = 0;
-    for part in [b"/proc/", decimal(pid, &mut digits), name] {
+    for part in [b"/proc/", format_decimal(pid, &mut digits), name] {
         into.get_mut(at..at + part.len())?.copy_from_slice(part);
         at += part.len();
     }
     CStr::from_bytes_until_nul(into).ok()
 }
 
-/// Returns true if [`exit_of`] works for every process (Linux 6.15). It tests that with a child
-/// that ends at once; no signal comes of it. It takes as long as a fork does: call it once.
-pub fn can_tell_exits() -> bool {
+/// Returns true if [`exit_status_of`] works for every process (Linux 6.15). It tests that with a
+/// child that ends at once; no signal comes of it. It takes as long as a fork does: call it once.
+pub fn can_query_exits() -> bool {
     /// Status with which the child ends.
     const STATUS: u8 = 42;
     let mut fd = -1_i32;
@@ -154,13 +154,13 @@ pub fn can_tell_exits() -> bool {
     // SAFETY: the child is ours. Children that send no signal are waited for by __WALL.
     let collect = || unsafe { libc::waitpid(child as i32, core::ptr::null_mut(), libc::__WALL) };
     while Errno::check(collect().into()) == Err(Errno(libc::EINTR)) {}
-    // Not `exit_of`: /proc might answer in the kernel's place.
-    query(&fd).is_ok_and(|info| info.status() == Some(ExitStatus::Exited(STATUS)))
+    // Not `exit_status_of`: /proc might answer in the kernel's place.
+    query_pidfd_info(&fd).is_ok_and(|info| info.status() == Some(ExitStatus::Exited(STATUS)))
 }
 
 #[cfg(test)]
 mod tests {
-    use trackway_testkit::skipped;
+    use trackway_testkit::report_skipped;
 
     use super::*;
 
@@ -176,7 +176,7 @@ mod tests {
         assert_eq!(ExitStatus::from_wait(libc::SIGSEGV | 0x80), killed(libc::SIGSEGV, true));
     }
 
-    fn pipe() -> [Fd; 2] {
+    fn make_pipe() -> [Fd; 2] {
         let mut fds = [-1; 2];
         // SAFETY: the array has room for both.
         assert_eq!(unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
@@ -208,7 +208,7 @@ mod tests {
         /// One that calls `end` when told.
         fn new(end: fn()) -> Self {
             let ([heard, says], [parent_hears, to_parent], [hears, to_itself]) =
-                (pipe(), pipe(), pipe());
+                (make_pipe(), make_pipe(), make_pipe());
             // SAFETY: both children call only what is async-signal-safe, and end with `_exit`, or
             // with the test.
             let parent = unsafe {
@@ -231,14 +231,14 @@ mod tests {
                 }
                 parent
             };
-            let fd = wait::process_fd(read_word(&heard)).expect("a descriptor");
+            let fd = wait::open_process_fd(read_word(&heard)).expect("a descriptor");
             Self { parent, to_parent, to_itself, fd }
         }
 
         /// Ends it; waits until that shows.
         fn end(&self) {
             write_word(&self.to_itself, 1);
-            assert_eq!(wait::readable([Some(&self.fd), None], PATIENCE_NS), Ok([true, false]));
+            assert_eq!(wait::wait_readable([Some(&self.fd), None], PATIENCE_NS), Ok([true, false]));
         }
 
         /// Has its parent collect it; waits until that is done.
@@ -283,20 +283,20 @@ mod tests {
     }
 
     extern "C" fn crash_in_thread(_: *mut libc::c_void) -> *mut libc::c_void {
-        while Stat::of(pid(), pid()).is_ok_and(|stat| stat.state != b'Z') {
+        while Stat::of(own_pid(), own_pid()).is_ok_and(|stat| stat.state != b'Z') {
             crate::clock::sleep_ns(1_000_000);
         }
         crash();
         core::ptr::null_mut()
     }
 
-    fn pid() -> u32 {
+    fn own_pid() -> u32 {
         // SAFETY: getpid has no preconditions.
         unsafe { libc::getpid() }.cast_unsigned()
     }
 
     /// Its first thread ends with status 9; then another one crashes.
-    fn crash_elsewhere() {
+    fn crash_in_other_thread() {
         // SAFETY: the thread runs no code of the test's harness; the calling one ends.
         unsafe {
             let mut thread = core::mem::zeroed();
@@ -322,32 +322,36 @@ mod tests {
 
     #[test]
     fn everybody_who_holds_a_pidfd_learns_how_a_process_ended() {
-        let can_tell = can_tell_exits();
+        let can_tell = can_query_exits();
         probe_left_nothing();
         if !can_tell {
-            skipped("this kernel does not keep exit statuses in pidfds");
+            report_skipped("this kernel does not keep exit statuses in pidfds");
             return;
         }
         let ends = [
             (exit_3 as fn(), ExitStatus::Exited(3)),
             (exit_0, ExitStatus::Exited(0)),
             (crash, CRASHED),
-            (crash_elsewhere, CRASHED),
+            (crash_in_other_thread, CRASHED),
         ];
         for (end, status) in ends {
             let process = Grandchild::new(end);
-            assert_eq!(exit_of(&process.fd), Ok(None), "it runs");
+            assert_eq!(exit_status_of(&process.fd), Ok(None), "it runs");
             process.end();
-            assert_eq!(exit_of(&process.fd), Ok(Some(status)), "its parent has not asked yet");
+            assert_eq!(
+                exit_status_of(&process.fd),
+                Ok(Some(status)),
+                "its parent has not asked yet"
+            );
             process.collect();
-            assert_eq!(exit_of(&process.fd), Ok(Some(status)), "its parent has asked");
-            assert_eq!(exit_of(&process.fd), Ok(Some(status)), "nothing is taken away");
+            assert_eq!(exit_status_of(&process.fd), Ok(Some(status)), "its parent has asked");
+            assert_eq!(exit_status_of(&process.fd), Ok(Some(status)), "nothing is taken away");
         }
     }
 
     #[test]
     fn what_is_no_pidfd_is_an_error() {
-        let [reads, _writes] = pipe();
-        assert!(exit_of(&reads).is_err());
+        let [reads, _writes] = make_pipe();
+        assert!(exit_status_of(&reads).is_err());
     }
 }

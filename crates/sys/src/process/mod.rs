@@ -3,8 +3,8 @@
 mod afterwards;
 mod exit;
 
-pub use afterwards::Afterwards;
-pub use exit::{ExitStatus, can_tell_exits, exit_of};
+pub use afterwards::FolderRemover;
+pub use exit::{ExitStatus, can_query_exits, exit_status_of};
 
 use core::ffi::CStr;
 
@@ -20,7 +20,7 @@ pub struct Identity {
     pub pid_namespace: u64,
     /// CLOCK_BOOTTIME ns at which it was certainly running.
     pub since_ns: u64,
-    /// The [`image`] of the program that it runs.
+    /// The [`image_id`] of the program that it runs.
     pub image: u64,
 }
 
@@ -35,7 +35,7 @@ pub fn identity_after_fork(parent_pid: u32, parent_pid_namespace: u64) -> Identi
         pid: unsafe { libc::getpid() }.cast_unsigned(),
         pid_namespace: if same_namespace { parent_pid_namespace } else { 0 },
         since_ns: crate::clock::boottime_ns(),
-        image: image(),
+        image: image_id(),
     }
 }
 
@@ -52,13 +52,13 @@ pub enum Life {
 }
 
 /// The calling process.
-pub fn identity() -> Identity {
+pub fn current_identity() -> Identity {
     Identity {
         // SAFETY: getpid has no preconditions.
         pid: unsafe { libc::getpid() }.cast_unsigned(),
         pid_namespace: pid_namespace(),
         since_ns: crate::clock::boottime_ns(),
-        image: image(),
+        image: image_id(),
     }
 }
 
@@ -121,7 +121,7 @@ fn map_user(map: &[u8], uid: u32) -> Option<u32> {
 /// Writes the path of the calling process's executable into `into`: as the kernel knows it, or,
 /// where there is no /proc, as it was given to execve(2) (AT_EXECFN). How long it is, in bytes; 0
 /// where it has no room.
-pub fn executable(into: &mut [u8]) -> usize {
+pub fn write_executable_path(into: &mut [u8]) -> usize {
     const REMOVED: &[u8] = b" (deleted)";
     // SAFETY: the path is a C string, and `into` is ours, with its length.
     let read =
@@ -144,7 +144,7 @@ pub fn executable(into: &mut [u8]) -> usize {
 }
 
 /// Random number that the kernel gave this program when it was started (AT_RANDOM, getauxval(3)).
-pub fn image() -> u64 {
+pub fn image_id() -> u64 {
     // SAFETY: AT_RANDOM is the address of 16 bytes that stay for the process's life.
     unsafe {
         let bytes = libc::getauxval(libc::AT_RANDOM) as *const u64;
@@ -154,7 +154,7 @@ pub fn image() -> u64 {
 
 /// Returns true if the program was started with more rights than its user has (AT_SECURE,
 /// getauxval(3)): then neither its environment nor its user's files are to be believed.
-pub fn has_more_rights() -> bool {
+pub fn has_elevated_rights() -> bool {
     // SAFETY: getauxval has no preconditions.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
 }
@@ -217,7 +217,7 @@ pub fn wait_for_readers_in_kernel() -> Result<(), Errno> {
 ///
 /// Other processes of that user cannot look into this one, trace it, or take its descriptors
 /// (PR_SET_DUMPABLE(2const), ptrace(2), pidfd_getfd(2)), which may be such as only root opens:
-/// [`show_itself`] ends that.
+/// [`make_dumpable`] ends that.
 pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
     // SAFETY: `name` is NUL-terminated; the calls touch no memory of ours.
     unsafe {
@@ -231,7 +231,7 @@ pub fn become_user(uid: u32, gid: u32, name: &CStr) -> Result<(), Errno> {
 }
 
 /// Lets other processes of its user look into this one again.
-pub fn show_itself() -> Result<(), Errno> {
+pub fn make_dumpable() -> Result<(), Errno> {
     // SAFETY: no memory is involved.
     unsafe { Errno::check(libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0).into())? };
     Ok(())
@@ -257,7 +257,7 @@ pub fn raise_descriptor_limit() -> Result<u64, Errno> {
 /// # Errors
 ///
 /// If there can be no such process.
-pub fn close_elsewhere(descriptors: &[i32]) -> Result<Fd, Errno> {
+pub fn close_in_child(descriptors: &[i32]) -> Result<Fd, Errno> {
     let mut pipe = [0; 2];
     // SAFETY: there is room for both ends.
     unsafe { Errno::check(libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC).into())? };
@@ -412,9 +412,9 @@ fn read_stat(pid: u32, tid: u32, text: &mut [u8; 1024]) -> Result<&[u8], Errno> 
     };
     let mut digits = [0_u8; 10];
     put(b"/proc/");
-    put(decimal(pid, &mut digits));
+    put(format_decimal(pid, &mut digits));
     put(b"/task/");
-    put(decimal(tid, &mut digits));
+    put(format_decimal(tid, &mut digits));
     put(b"/stat\0");
     let path = CStr::from_bytes_until_nul(&path).map_err(|_| Errno(libc::ENAMETOOLONG))?;
     read_text(path, text)
@@ -430,7 +430,7 @@ fn read_text<'text>(path: &CStr, text: &'text mut [u8; 1024]) -> Result<&'text [
 }
 
 /// `value` in decimal, in the end of `digits`.
-fn decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
+fn format_decimal(value: u32, digits: &mut [u8; 10]) -> &[u8] {
     let mut at = digits.len();
     let mut rest = value;
     loop {
@@ -454,7 +454,7 @@ pub struct Peer {
 }
 
 /// Returns the process at the other end of the Unix socket `fd`.
-pub fn peer(fd: i32) -> Result<Peer, Errno> {
+pub fn socket_peer(fd: i32) -> Result<Peer, Errno> {
     let mut found = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the option's value is a `ucred`, of which `found` has the size.
@@ -474,7 +474,7 @@ pub fn leave_terminal() -> Result<(), Errno> {
 
 /// Keeps all descriptors of this process but its standard ones from the programs that it starts:
 /// close_range(2) with CLOSE_RANGE_CLOEXEC, which Linux has since 5.11.
-pub fn keep_descriptors() -> Result<(), Errno> {
+pub fn close_descriptors_on_exec() -> Result<(), Errno> {
     let (first, last, flags) = (3_u32, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
     // SAFETY: no memory of ours is involved, and no descriptor is closed in this process.
     let result = unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) };
@@ -491,7 +491,7 @@ mod tests {
         // SAFETY: there is room for both ends.
         assert_eq!(unsafe { libc::pipe2(pipe.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
         let [reader, writer] = pipe.map(Fd::adopt);
-        let until_closed = close_elsewhere(&[writer.raw()]).expect("a process");
+        let until_closed = close_in_child(&[writer.raw()]).expect("a process");
         drop(writer);
         let mut ready = libc::pollfd { fd: reader.raw(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, ours.
@@ -520,15 +520,15 @@ mod tests {
         extern crate std;
         use std::os::unix::ffi::OsStrExt;
         let mut path = [0; 4096];
-        let length = executable(&mut path);
+        let length = write_executable_path(&mut path);
         let expected = std::env::current_exe().expect("it");
         assert_eq!(&path[..length], expected.as_os_str().as_bytes());
-        assert_eq!(executable(&mut path[..length]), 0, "it may have been cut");
+        assert_eq!(write_executable_path(&mut path[..length]), 0, "it may have been cut");
     }
 
     #[test]
     fn nobody_is_dead_because_we_may_not_look() {
-        let me = identity();
+        let me = current_identity();
         let gone = Identity { pid: 0x3f_fff1, ..me };
         assert_eq!((life_of(&me, 0), life_of(&gone, 0)), (Life::Alive, Life::Dead));
         // SAFETY: the child lowers its own limit, looks, and ends; it allocates nothing.

@@ -7,7 +7,7 @@ use trackway_abi::window::granule;
 use trackway_schema::Heading;
 use trackway_window::{Allocator, SessionLayout, Window};
 
-use super::support::{Folder, description};
+use super::support::{Folder, encode_event};
 
 /// A window with sessions in it.
 pub(crate) struct Fixture {
@@ -40,7 +40,7 @@ impl Fixture {
 
     /// Describes an event as the library does: its number, and whether it is enabled.
     pub(crate) fn describe(&self, layout: &SessionLayout, name: &str) -> (usize, bool) {
-        let encoded = description(name);
+        let encoded = encode_event(name);
         let index = self.window.intern_event(&encoded).unwrap() as usize;
         let heading = Heading::read(&encoded).unwrap();
         (index, self.window.enable_if_selected(layout, index, &heading))

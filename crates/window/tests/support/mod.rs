@@ -19,12 +19,12 @@ impl Folder {
 
     pub(crate) fn file(&self) -> PathBuf {
         let mut name = [0; NAME_BYTES];
-        let path = window_name(self.0.as_os_str().as_bytes(), uid(), &mut name).unwrap();
+        let path = window_name(self.0.as_os_str().as_bytes(), effective_uid(), &mut name).unwrap();
         Path::new(std::ffi::OsStr::from_bytes(path.to_bytes())).to_owned()
     }
 
     pub(crate) fn open(&self, create: bool) -> Result<(Window, trackway_sys::file::Fd), OpenError> {
-        self.open_for(uid(), create)
+        self.open_for(effective_uid(), create)
     }
 
     /// The file of the same name, as that of another user.
@@ -46,15 +46,15 @@ impl Drop for Folder {
 }
 
 /// The user whose window it is.
-pub(crate) fn uid() -> u32 {
+pub(crate) fn effective_uid() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
 }
 
 /// An event `app:name` of level INFO, encoded.
-pub(crate) fn description(name: &str) -> Vec<u8> {
+pub(crate) fn encode_event(name: &str) -> Vec<u8> {
     let mut buffer = [0; 512];
     let mut encoder = Encoder::new(&mut buffer, b"app", name.as_bytes(), 6).unwrap();
-    encoder.field(b"n", Shape::Scalar, Some(Scalar::U32), 0, 0).unwrap();
+    encoder.add_field(b"n", Shape::Scalar, Some(Scalar::U32), 0, 0).unwrap();
     encoder.finish().to_vec()
 }

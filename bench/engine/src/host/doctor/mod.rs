@@ -21,18 +21,18 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trackway_console::{Style, Target, printable};
+use trackway_console::{Style, Target, escape_unprintable};
 
 use super::requirements::Requirements;
 use system_files::SystemFiles;
 
 /// Time for which other processes, and a loop of the bench, are observed.
-const WATCHED: Duration = Duration::from_secs(1);
+const OBSERVATION_TIME: Duration = Duration::from_secs(1);
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Quiet {
+pub enum CheckResult {
     /// Nothing that disturbs.
     Good,
     /// It makes figures vary, or shifts them.
@@ -41,7 +41,7 @@ pub enum Quiet {
     Missing,
 }
 
-impl Quiet {
+impl CheckResult {
     /// Returns the result as it is written.
     pub const fn word(self) -> &'static str {
         match self {
@@ -62,11 +62,11 @@ impl Quiet {
 
 /// The outcome of a check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disturbance {
+pub struct CheckOutcome {
     /// The name of the check.
     pub name: String,
     /// Its result.
-    pub result: Quiet,
+    pub result: CheckResult,
     /// The observation, in a line.
     pub fact: String,
     /// Its effect, in a line.
@@ -75,19 +75,24 @@ pub struct Disturbance {
     pub hint: Option<String>,
 }
 
-impl Disturbance {
+impl CheckOutcome {
     fn good(name: &str, fact: impl Into<String>) -> Self {
-        let result = Quiet::Good;
+        let result = CheckResult::Good;
         Self { name: name.to_owned(), result, fact: fact.into(), why: None, hint: None }
     }
 
     /// Makes a disturbance, with its effect and its remedy.
-    fn disturbs(name: &str, fact: impl Into<String>, why: &str, hint: impl Into<String>) -> Self {
-        Self { result: Quiet::Disturbs, ..Self::good(name, fact).with(why, hint) }
+    fn disturbance(
+        name: &str,
+        fact: impl Into<String>,
+        why: &str,
+        hint: impl Into<String>,
+    ) -> Self {
+        Self { result: CheckResult::Disturbs, ..Self::good(name, fact).with(why, hint) }
     }
 
     fn missing(name: &str, fact: impl Into<String>, why: &str, hint: impl Into<String>) -> Self {
-        Self { result: Quiet::Missing, ..Self::good(name, fact).with(why, hint) }
+        Self { result: CheckResult::Missing, ..Self::good(name, fact).with(why, hint) }
     }
 
     fn with(self, why: &str, hint: impl Into<String>) -> Self {
@@ -97,18 +102,18 @@ impl Disturbance {
 
 /// Makes all checks: it takes two seconds, in which other processes and a loop of the bench are
 /// observed.
-pub fn examine(requirements: &Requirements) -> Vec<Disturbance> {
+pub fn run_all_checks(requirements: &Requirements) -> Vec<CheckOutcome> {
     let system = SystemFiles::of_this_machine();
-    let mut found = settings::all(&system);
-    found.extend(other_processes::all(&system, WATCHED));
-    found.push(noise::Noise::of(WATCHED).judge());
-    found.extend(programs::all(requirements, &system));
+    let mut found = settings::run_checks(&system);
+    found.extend(other_processes::run_checks(&system, OBSERVATION_TIME));
+    found.push(noise::Noise::of(OBSERVATION_TIME).judge());
+    found.extend(programs::run_checks(requirements, &system));
     found
 }
 
 /// Returns the number of checks that found a disturbance.
-pub fn disturbing(found: &[Disturbance]) -> usize {
-    found.iter().filter(|one| one.result == Quiet::Disturbs).count()
+pub fn count_disturbances(found: &[CheckOutcome]) -> usize {
+    found.iter().filter(|one| one.result == CheckResult::Disturbs).count()
 }
 
 /// Writes the findings to `output`, in colours if it supports them.
@@ -116,23 +121,23 @@ pub fn disturbing(found: &[Disturbance]) -> usize {
 /// # Errors
 ///
 /// Errors of `output`.
-pub fn print_doctor(found: &[Disturbance], output: &mut dyn Write) -> io::Result<()> {
+pub fn print_findings(found: &[CheckOutcome], output: &mut dyn Write) -> io::Result<()> {
     let width = found.iter().map(|one| one.name.len()).max().unwrap_or(0);
-    let indent = width + 2 + Quiet::Disturbs.word().len() + 2;
+    let indent = width + 2 + CheckResult::Disturbs.word().len() + 2;
     for one in found {
         let word = one.result.word();
         let (on, off) = Target::Output.marks(one.result.style());
         // Padded by hand: colour sequences have no width.
         let pad = indent - 2 - width - word.len();
-        let (name, fact) = (&one.name, printable(&one.fact));
+        let (name, fact) = (&one.name, escape_unprintable(&one.fact));
         writeln!(output, "{name:width$}  {on}{word}{off}{:pad$}{fact}", "")?;
         for (head, words) in [("why", &one.why), ("hint", &one.hint)] {
             if let Some(words) = words {
-                writeln!(output, "{:indent$}{head}: {}", "", printable(words))?;
+                writeln!(output, "{:indent$}{head}: {}", "", escape_unprintable(words))?;
             }
         }
     }
-    match disturbing(found) {
+    match count_disturbances(found) {
         0 => writeln!(output, "\nnothing that is known disturbs measurements here"),
         1 => writeln!(output, "\n1 thing disturbs measurements here"),
         many => writeln!(output, "\n{many} things disturb measurements here"),

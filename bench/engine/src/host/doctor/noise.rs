@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use super::Disturbance;
+use super::CheckOutcome;
 use crate::stats::Spread;
 
 /// Steps of the loop: some ten microseconds.
@@ -64,7 +64,7 @@ impl Noise {
         }
     }
 
-    pub(super) fn judge(&self) -> Disturbance {
+    pub(super) fn judge(&self) -> CheckOutcome {
         let fact = format!(
             "the same loop for a second: nine in ten turns span {:.1} %; {} interruptions took \
              {:.2} % of it, the longest {:.0} µs",
@@ -74,31 +74,31 @@ impl Noise {
             self.longest_us
         );
         if self.span <= SPAN_MAX && self.lost <= LOST_MAX {
-            return Disturbance::good("noise", fact);
+            return CheckOutcome::good("noise", fact);
         }
         let why = "what is measured wanders as much: ± of each row will be at least that";
-        Disturbance::disturbs("noise", fact, why, "see above; or take more --rounds")
+        CheckOutcome::disturbance("noise", fact, why, "see above; or take more --rounds")
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::Quiet;
+    use super::super::CheckResult;
     use super::*;
 
     #[test]
     fn interruptions_are_told_from_what_wanders() {
         let mut turns = vec![10_000.0; 999];
-        assert_eq!(Noise::from(&turns).judge().result, Quiet::Good);
+        assert_eq!(Noise::from(&turns).judge().result, CheckResult::Good);
         turns.push(4_010_000.0);
         let noise = Noise::from(&turns);
         assert_eq!((noise.span, noise.interruptions, noise.longest_us), (0.0, 1, 4000.0));
         assert!((noise.lost - 4.0 / 14.0).abs() < 1e-9, "{noise:?}");
-        assert_eq!(noise.judge().result, Quiet::Disturbs);
+        assert_eq!(noise.judge().result, CheckResult::Disturbs);
         let wandering: Vec<f64> = (0..1000).map(|one| 10_000.0 + f64::from(one)).collect();
         let noise = Noise::from(&wandering);
         assert!(noise.interruptions == 0 && noise.span > 0.08, "{noise:?}");
-        assert_eq!(noise.judge().result, Quiet::Disturbs);
-        assert_eq!(Noise::from(&[]).judge().result, Quiet::Good);
+        assert_eq!(noise.judge().result, CheckResult::Disturbs);
+        assert_eq!(Noise::from(&[]).judge().result, CheckResult::Good);
     }
 }

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::Disturbance;
+use super::CheckOutcome;
 use super::system_files::SystemFiles;
 
 /// Part of a CPU from which on a process is named.
-const BUSY: f64 = 0.02;
+const BUSY_MIN: f64 = 0.02;
 /// Part of all CPUs that other processes may use.
 const LOAD_MAX: f64 = 0.05;
 /// Part of a CPU that a host may take away.
@@ -15,7 +15,7 @@ const STOLEN_MAX: f64 = 0.005;
 /// Largest part of the last ten seconds, in percent, that processes may have waited.
 const PRESSURE_MAX: f64 = 1.0;
 /// Programs that trace, by their names in the kernel: fifteen characters at most.
-const TRACERS: [&str; 12] = [
+const TRACER_PROGRAMS: [&str; 12] = [
     "lttng-sessiond",
     "lttng-consumerd",
     "lttng-relayd",
@@ -32,7 +32,7 @@ const TRACERS: [&str; 12] = [
 
 /// Time that processes and CPUs had, in ticks.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Times {
+pub(super) struct CpuTicks {
     /// Processes by id: name, ticks.
     processes: BTreeMap<u32, (String, u64)>,
     /// All CPUs: ticks in all, of which idle, of which stolen.
@@ -41,7 +41,7 @@ pub(super) struct Times {
     stolen: u64,
 }
 
-impl Times {
+impl CpuTicks {
     pub(super) fn read(system: &SystemFiles) -> Self {
         let mut times = Self::default();
         let stat = system.text("proc/stat").unwrap_or_default();
@@ -55,7 +55,7 @@ impl Times {
         for name in system.names("proc") {
             let Ok(pid) = name.parse() else { continue };
             let text = system.text(&format!("proc/{name}/stat")).unwrap_or_default();
-            times.processes.extend(process(&text).map(|found| (pid, found)));
+            times.processes.extend(parse_process_stat(&text).map(|found| (pid, found)));
         }
         times
     }
@@ -63,7 +63,7 @@ impl Times {
 
 /// Parses name and ticks of a process, in its line of /proc/PID/stat: the name is in parentheses,
 /// and may contain parentheses.
-fn process(line: &str) -> Option<(String, u64)> {
+fn parse_process_stat(line: &str) -> Option<(String, u64)> {
     let (before, after) = line.rsplit_once(')')?;
     let name = before.split_once('(')?.1;
     let words: Vec<&str> = after.split_whitespace().collect();
@@ -72,32 +72,32 @@ fn process(line: &str) -> Option<(String, u64)> {
 }
 
 /// Runs all checks; other processes are observed for this time.
-pub(super) fn all(system: &SystemFiles, watched: Duration) -> Vec<Disturbance> {
-    let before = Times::read(system);
+pub(super) fn run_checks(system: &SystemFiles, watched: Duration) -> Vec<CheckOutcome> {
+    let before = CpuTicks::read(system);
     let begin = Instant::now();
     std::thread::sleep(watched);
-    let after = Times::read(system);
+    let after = CpuTicks::read(system);
     // SAFETY: sysconf has no preconditions.
     let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
     let seconds = begin.elapsed().as_secs_f64().max(1e-3);
     let per_tick = 1.0 / ticks / seconds;
     vec![
-        busy(&before, &after, per_tick),
-        stolen(&before, &after),
-        pressure(system),
-        tracers(&after),
-        tracefs(system),
-        bpf(system, programs_loaded()),
+        check_cpu_use(&before, &after, per_tick),
+        check_stolen_time(&before, &after),
+        check_pressure(system),
+        check_running_tracers(&after),
+        check_tracefs(system),
+        check_bpf_programs(system, count_bpf_programs()),
     ]
 }
 
-pub(super) fn busy(before: &Times, after: &Times, per_tick: f64) -> Disturbance {
+pub(super) fn check_cpu_use(before: &CpuTicks, after: &CpuTicks, per_tick: f64) -> CheckOutcome {
     let own = std::process::id();
     let mut users: Vec<(f64, &str, u32)> = Vec::new();
     for (pid, (name, ticks)) in &after.processes {
         let was = before.processes.get(pid).map_or(0, |one| one.1);
         let part = ticks.saturating_sub(was) as f64 * per_tick;
-        if *pid != own && part >= BUSY {
+        if *pid != own && part >= BUSY_MIN {
             users.push((part, name, *pid));
         }
     }
@@ -115,13 +115,13 @@ pub(super) fn busy(before: &Times, after: &Times, per_tick: f64) -> Disturbance 
         fact += &format!("; of one CPU: {}", words.join(", "));
     }
     if part <= LOAD_MAX && users.is_empty() {
-        return Disturbance::good("others", fact);
+        return CheckOutcome::good("others", fact);
     }
     let why = "they take CPUs and caches from what is measured";
-    Disturbance::disturbs("others", fact, why, "wait until they have ended, or stop them")
+    CheckOutcome::disturbance("others", fact, why, "wait until they have ended, or stop them")
 }
 
-pub(super) fn stolen(before: &Times, after: &Times) -> Disturbance {
+pub(super) fn check_stolen_time(before: &CpuTicks, after: &CpuTicks) -> CheckOutcome {
     let all = after.all.saturating_sub(before.all).max(1) as f64;
     let part = after.stolen.saturating_sub(before.stolen) as f64 / all;
     let since = after.stolen as f64 / after.all.max(1) as f64;
@@ -131,15 +131,15 @@ pub(super) fn stolen(before: &Times, after: &Times) -> Disturbance {
         since * 100.0
     );
     if part <= STOLEN_MAX && since <= STOLEN_MAX {
-        return Disturbance::good("stolen time", fact);
+        return CheckOutcome::good("stolen time", fact);
     }
     let why = "the host gave our CPUs to others meanwhile: outliers of milliseconds";
     let hint = "take a machine whose CPUs are its own, or more --rounds";
-    Disturbance::disturbs("stolen time", fact, why, hint)
+    CheckOutcome::disturbance("stolen time", fact, why, hint)
 }
 
 /// Checks how long processes wait for which resource, by the kernel's pressure stall information.
-pub(super) fn pressure(system: &SystemFiles) -> Disturbance {
+pub(super) fn check_pressure(system: &SystemFiles) -> CheckOutcome {
     let mut waits = Vec::new();
     let mut is_supported = false;
     for what in ["cpu", "memory", "io"] {
@@ -152,28 +152,28 @@ pub(super) fn pressure(system: &SystemFiles) -> Disturbance {
         }
     }
     if !is_supported {
-        return Disturbance::good("pressure", "not told here (PSI)");
+        return CheckOutcome::good("pressure", "not told here (PSI)");
     }
     if waits.is_empty() {
-        return Disturbance::good("pressure", "nobody waited in the last ten seconds");
+        return CheckOutcome::good("pressure", "nobody waited in the last ten seconds");
     }
     let fact = format!("somebody waited in the last ten seconds for {}", waits.join(", "));
     let why = "what is measured would wait, too";
-    Disturbance::disturbs("pressure", fact, why, "end what uses it: top, iotop, free")
+    CheckOutcome::disturbance("pressure", fact, why, "end what uses it: top, iotop, free")
 }
 
-pub(super) fn tracers(times: &Times) -> Disturbance {
+pub(super) fn check_running_tracers(times: &CpuTicks) -> CheckOutcome {
     let own = std::process::id();
     let found: Vec<String> = times
         .processes
         .iter()
-        .filter(|(pid, (name, _))| **pid != own && TRACERS.contains(&name.as_str()))
+        .filter(|(pid, (name, _))| **pid != own && TRACER_PROGRAMS.contains(&name.as_str()))
         .map(|(pid, (name, _))| format!("{name} ({pid})"))
         .collect();
     if found.is_empty() {
-        return Disturbance::good("tracers", "none runs");
+        return CheckOutcome::good("tracers", "none runs");
     }
-    Disturbance::disturbs(
+    CheckOutcome::disturbance(
         "tracers",
         found.join(", "),
         "what others trace costs what is measured, and is not ours to see",
@@ -181,11 +181,11 @@ pub(super) fn tracers(times: &Times) -> Disturbance {
     )
 }
 
-pub(super) fn tracefs(system: &SystemFiles) -> Disturbance {
+pub(super) fn check_tracefs(system: &SystemFiles) -> CheckOutcome {
     let folders = ["sys/kernel/tracing", "sys/kernel/debug/tracing"];
     let tracer = |folder: &&&str| system.text(&format!("{folder}/current_tracer")).is_some();
     let Some(folder) = folders.iter().find(tracer) else {
-        return Disturbance::good("tracefs", "not mounted, or not for us to read");
+        return CheckOutcome::good("tracefs", "not mounted, or not for us to read");
     };
     let mut active = Vec::new();
     let text = |path: &str| system.text(&format!("{folder}/{path}")).unwrap_or_default();
@@ -201,9 +201,9 @@ pub(super) fn tracefs(system: &SystemFiles) -> Disturbance {
         active.push(format!("{} instances: {}", instances.len(), few.join(", ")));
     }
     if active.is_empty() {
-        return Disturbance::good("tracefs", "nothing is traced by it");
+        return CheckOutcome::good("tracefs", "nothing is traced by it");
     }
-    Disturbance::disturbs(
+    CheckOutcome::disturbance(
         "tracefs",
         active.join("; "),
         "each event that the kernel records for others is in our figures",
@@ -214,9 +214,9 @@ pub(super) fn tracefs(system: &SystemFiles) -> Disturbance {
     )
 }
 
-pub(super) fn bpf(system: &SystemFiles, loaded: Option<usize>) -> Disturbance {
+pub(super) fn check_bpf_programs(system: &SystemFiles, loaded: Option<usize>) -> CheckOutcome {
     if system.number("proc/sys/kernel/bpf_stats_enabled") == Some(1) {
-        return Disturbance::disturbs(
+        return CheckOutcome::disturbance(
             "bpf",
             "the kernel measures each BPF program (bpf_stats_enabled)",
             "each run of each program reads the clock twice",
@@ -224,9 +224,9 @@ pub(super) fn bpf(system: &SystemFiles, loaded: Option<usize>) -> Disturbance {
         );
     }
     match loaded {
-        None => Disturbance::good("bpf", "which programs are loaded, only root is told"),
-        Some(0) => Disturbance::good("bpf", "no program is loaded"),
-        Some(count) => Disturbance::good("bpf", format!("{count} programs are loaded")).with(
+        None => CheckOutcome::good("bpf", "which programs are loaded, only root is told"),
+        Some(0) => CheckOutcome::good("bpf", "no program is loaded"),
+        Some(count) => CheckOutcome::good("bpf", format!("{count} programs are loaded")).with(
             "those on system calls and tracepoints run with what is measured",
             "bpftool prog, and end who has loaded what traces",
         ),
@@ -234,7 +234,7 @@ pub(super) fn bpf(system: &SystemFiles, loaded: Option<usize>) -> Disturbance {
 }
 
 /// Returns the number of BPF programs in the kernel; `None` without the right to list them.
-fn programs_loaded() -> Option<usize> {
+fn count_bpf_programs() -> Option<usize> {
     /// BPF_PROG_GET_NEXT_ID (include/uapi/linux/bpf.h).
     const NEXT_PROGRAM: libc::c_int = 11;
     const PROGRAMS_MAX: usize = 100_000;
@@ -260,26 +260,26 @@ mod tests {
     #[test]
     fn processes_are_read_whatever_their_names_are() {
         let line = "42 (a) (b) S 1 2 3 4 5 6 7 8 9 10 111 222 0 0";
-        assert_eq!(process(line), Some(("a) (b".to_owned(), 333)));
-        assert_eq!(process("42 (short) S 1"), None);
-        assert_eq!(process(""), None);
+        assert_eq!(parse_process_stat(line), Some(("a) (b".to_owned(), 333)));
+        assert_eq!(parse_process_stat("42 (short) S 1"), None);
+        assert_eq!(parse_process_stat(""), None);
     }
 
     #[test]
     fn who_uses_cpus_is_named() {
-        let times = |ticks: u64, all, idle, stolen| Times {
+        let times = |ticks: u64, all, idle, stolen| CpuTicks {
             processes: [(7, ("hog".to_owned(), ticks)), (8, ("perf".to_owned(), 0))].into(),
             all,
             idle,
             stolen,
         };
         let (before, after) = (times(10, 1000, 900, 0), times(60, 1200, 1000, 20));
-        let found = busy(&before, &after, 0.01);
+        let found = check_cpu_use(&before, &after, 0.01);
         assert!(found.fact.contains("50 % of all CPUs") && found.fact.contains("hog (7) 50 %"));
-        assert_eq!(found.result, super::super::Quiet::Disturbs);
-        assert_eq!(busy(&before, &before, 0.01).result, super::super::Quiet::Good);
-        assert!(stolen(&before, &after).fact.starts_with("10.0 % of a second"));
-        assert_eq!(stolen(&before, &after).result, super::super::Quiet::Disturbs);
-        assert_eq!(tracers(&after).fact, "perf (8)");
+        assert_eq!(found.result, super::super::CheckResult::Disturbs);
+        assert_eq!(check_cpu_use(&before, &before, 0.01).result, super::super::CheckResult::Good);
+        assert!(check_stolen_time(&before, &after).fact.starts_with("10.0 % of a second"));
+        assert_eq!(check_stolen_time(&before, &after).result, super::super::CheckResult::Disturbs);
+        assert_eq!(check_running_tracers(&after).fact, "perf (8)");
     }
 }

@@ -2,21 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use super::Disturbance;
+use super::CheckOutcome;
 use super::system_files::SystemFiles;
 use crate::host::requirements::{Need, Requirements};
 
 /// Runs all checks.
-pub(super) fn all(requirements: &Requirements, system: &SystemFiles) -> Vec<Disturbance> {
-    let mut found = programs(&requirements.lacking());
-    found.push(user(system));
+pub(super) fn run_checks(requirements: &Requirements, system: &SystemFiles) -> Vec<CheckOutcome> {
+    let mut found = check_programs(&requirements.lacking());
+    found.push(check_privileges(system));
     found
 }
 
 /// Returns a line for each missing package.
-pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
+pub(super) fn check_programs(lacking: &[Need]) -> Vec<CheckOutcome> {
     if lacking.is_empty() {
-        return vec![Disturbance::good("programs", "all that suites need")];
+        return vec![CheckOutcome::good("programs", "all that suites need")];
     }
     let mut packages: BTreeMap<&str, Vec<&Need>> = BTreeMap::new();
     for need in lacking {
@@ -26,7 +26,7 @@ pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
         let names: Vec<&str> = needs.iter().map(|need| need.name).collect();
         let mut rows: Vec<&str> = needs.iter().map(|need| need.rows).collect();
         rows.dedup();
-        Disturbance::missing(
+        CheckOutcome::missing(
             "programs",
             format!("not found: {}", names.join(", ")),
             &format!("these rows will be absent: {}", rows.join("; ")),
@@ -37,7 +37,7 @@ pub(super) fn programs(lacking: &[Need]) -> Vec<Disturbance> {
 }
 
 /// Checks the privileges of the user.
-pub(super) fn user(system: &SystemFiles) -> Disturbance {
+pub(super) fn check_privileges(system: &SystemFiles) -> CheckOutcome {
     let capabilities = system.value("proc/self/status", "CapEff").unwrap_or_default();
     let capabilities = u64::from_str_radix(&capabilities, 16).unwrap_or(0);
     // Numbers of include/uapi/linux/capability.h.
@@ -51,9 +51,9 @@ pub(super) fn user(system: &SystemFiles) -> Disturbance {
     let level = paranoid.map_or_else(|| "not told".to_owned(), |level| level.to_string());
     if lacking.is_empty() {
         let fact = format!("may trace the kernel (perf_event_paranoid is {level})");
-        return Disturbance::good("permissions", fact);
+        return CheckOutcome::good("permissions", fact);
     }
-    Disturbance::missing(
+    CheckOutcome::missing(
         "permissions",
         format!("without {} (perf_event_paranoid is {level})", lacking.join(", ")),
         "tracers of the kernel will be absent: ftrace, perf, bpftrace, trackway record --kernel",

@@ -2,40 +2,40 @@
 
 use std::collections::BTreeMap;
 
-use super::Disturbance;
+use super::CheckOutcome;
 use super::system_files::SystemFiles;
 
 /// Folder of all CPUs.
-const CPUS: &str = "sys/devices/system/cpu";
+const CPU_FOLDER: &str = "sys/devices/system/cpu";
 
 /// Runs all checks.
-pub(super) fn all(system: &SystemFiles) -> Vec<Disturbance> {
+pub(super) fn run_checks(system: &SystemFiles) -> Vec<CheckOutcome> {
     vec![
-        hypervisor(system),
-        governor(system),
-        turbo(system),
-        siblings(system),
-        isolation(system),
-        clock(system),
-        timers(system),
-        pages(system),
-        swap(system),
-        quota(system),
-        throttling(system),
-        watchdog(system),
-        mitigations(system),
+        check_hypervisor(system),
+        check_frequency_governor(system),
+        check_turbo(system),
+        check_smt_siblings(system),
+        check_cpu_isolation(system),
+        check_clock_source(system),
+        check_timer_resolution(system),
+        check_huge_pages(system),
+        check_swap_use(system),
+        check_cpu_quota(system),
+        check_realtime_throttling(system),
+        check_nmi_watchdog(system),
+        check_mitigations(system),
     ]
 }
 
-fn hypervisor(system: &SystemFiles) -> Disturbance {
+fn check_hypervisor(system: &SystemFiles) -> CheckOutcome {
     // Processors other than x86 have no such line.
     let Some(flags) = system.value("proc/cpuinfo", "flags") else {
-        return Disturbance::good("hypervisor", "not known: this processor does not tell");
+        return CheckOutcome::good("hypervisor", "not known: this processor does not tell");
     };
     if !flags.split(' ').any(|flag| flag == "hypervisor") {
-        return Disturbance::good("hypervisor", "none that is told: a real machine");
+        return CheckOutcome::good("hypervisor", "none that is told: a real machine");
     }
-    Disturbance::disturbs(
+    CheckOutcome::disturbance(
         "hypervisor",
         "this is a virtual machine",
         "its host takes CPUs away and moves them; figures wander from minute to minute",
@@ -43,10 +43,11 @@ fn hypervisor(system: &SystemFiles) -> Disturbance {
     )
 }
 
-fn governor(system: &SystemFiles) -> Disturbance {
+fn check_frequency_governor(system: &SystemFiles) -> CheckOutcome {
     let mut governors: BTreeMap<String, usize> = BTreeMap::new();
-    for cpu in system.names(CPUS) {
-        if let Some(governor) = system.text(&format!("{CPUS}/{cpu}/cpufreq/scaling_governor")) {
+    for cpu in system.names(CPU_FOLDER) {
+        if let Some(governor) = system.text(&format!("{CPU_FOLDER}/{cpu}/cpufreq/scaling_governor"))
+        {
             *governors.entry(governor).or_default() += 1;
         }
     }
@@ -54,10 +55,10 @@ fn governor(system: &SystemFiles) -> Disturbance {
         governors.iter().map(|(name, count)| format!("{name} on {count} CPUs")).collect();
     match governors.keys().find(|name| *name != "performance") {
         None if governors.is_empty() => {
-            Disturbance::good("frequency", "the kernel sets none here: the host or firmware does")
+            CheckOutcome::good("frequency", "the kernel sets none here: the host or firmware does")
         }
-        None => Disturbance::good("frequency", words.join(", ")),
-        Some(_) => Disturbance::disturbs(
+        None => CheckOutcome::good("frequency", words.join(", ")),
+        Some(_) => CheckOutcome::disturbance(
             "frequency",
             words.join(", "),
             "CPUs begin slow, and become fast while something is measured",
@@ -66,49 +67,49 @@ fn governor(system: &SystemFiles) -> Disturbance {
     }
 }
 
-fn turbo(system: &SystemFiles) -> Disturbance {
-    let no_turbo = format!("{CPUS}/intel_pstate/no_turbo");
-    let boost = format!("{CPUS}/cpufreq/boost");
+fn check_turbo(system: &SystemFiles) -> CheckOutcome {
+    let no_turbo = format!("{CPU_FOLDER}/intel_pstate/no_turbo");
+    let boost = format!("{CPU_FOLDER}/cpufreq/boost");
     let (is_on, hint) = match (system.number(&no_turbo), system.number(&boost)) {
         (Some(off), _) => (off == 0, format!("echo 1 > /{no_turbo}")),
         (None, Some(on)) => (on == 1, format!("echo 0 > /{boost}")),
-        (None, None) => return Disturbance::good("turbo", "not told here"),
+        (None, None) => return CheckOutcome::good("turbo", "not told here"),
     };
     if !is_on {
-        return Disturbance::good("turbo", "off");
+        return CheckOutcome::good("turbo", "off");
     }
     let why = "how fast a CPU is depends on how warm it is, and on what the others do";
-    Disturbance::disturbs("turbo", "on", why, hint)
+    CheckOutcome::disturbance("turbo", "on", why, hint)
 }
 
-fn siblings(system: &SystemFiles) -> Disturbance {
-    if system.number(&format!("{CPUS}/smt/active")) != Some(1) {
-        return Disturbance::good(
+fn check_smt_siblings(system: &SystemFiles) -> CheckOutcome {
+    if system.number(&format!("{CPU_FOLDER}/smt/active")) != Some(1) {
+        return CheckOutcome::good(
             "siblings",
             "each CPU has a core of its own, or they are not told",
         );
     }
-    Disturbance::disturbs(
+    CheckOutcome::disturbance(
         "siblings",
         "CPUs share cores (SMT)",
         "two threads on one core take execution units and caches from each other",
-        format!("echo off > /{CPUS}/smt/control, or taskset to one CPU of each core"),
+        format!("echo off > /{CPU_FOLDER}/smt/control, or taskset to one CPU of each core"),
     )
 }
 
-fn isolation(system: &SystemFiles) -> Disturbance {
-    let isolated = system.text(&format!("{CPUS}/isolated")).unwrap_or_default();
+fn check_cpu_isolation(system: &SystemFiles) -> CheckOutcome {
+    let isolated = system.text(&format!("{CPU_FOLDER}/isolated")).unwrap_or_default();
     let fact = match isolated.as_str() {
         "" => "no CPU is kept free of other work".to_owned(),
         cpus => format!("CPUs {cpus} are kept free of other work"),
     };
-    Disturbance::good("isolation", fact).with(
+    CheckOutcome::good("isolation", fact).with(
         "the scheduler, its clock and interrupts come in between; matters for the suite latency",
         "boot with isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST, and run trackway bench by taskset",
     )
 }
 
-fn clock(system: &SystemFiles) -> Disturbance {
+fn check_clock_source(system: &SystemFiles) -> CheckOutcome {
     let folder = "sys/devices/system/clocksource/clocksource0";
     let source = system.text(&format!("{folder}/current_clocksource")).unwrap_or_default();
     match source.as_str() {
@@ -117,8 +118,8 @@ fn clock(system: &SystemFiles) -> Disturbance {
         | "kvm-clock"
         | "hyperv_clocksource_tsc_page"
         | "arch_sys_counter"
-        | "riscv_clocksource" => Disturbance::good("clock", source),
-        other => Disturbance::disturbs(
+        | "riscv_clocksource" => CheckOutcome::good("clock", source),
+        other => CheckOutcome::disturbance(
             "clock",
             if other.is_empty() { "not told" } else { other },
             "a clock that the kernel must be called for costs a microsecond: every tracer's time",
@@ -127,21 +128,21 @@ fn clock(system: &SystemFiles) -> Disturbance {
     }
 }
 
-fn timers(system: &SystemFiles) -> Disturbance {
+fn check_timer_resolution(system: &SystemFiles) -> CheckOutcome {
     // "Timer List Version", then for each clock ".resolution: 1 nsecs": readable by root only.
     // clock_getres(2) returns the same value.
     let _ = system;
     let mut resolution = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `resolution` is a timespec of ours.
     let result = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &raw mut resolution) };
-    judge_timers((result == 0).then_some(resolution.tv_nsec))
+    judge_timer_resolution((result == 0).then_some(resolution.tv_nsec))
 }
 
 /// Judges the resolution that clock_getres(2) returns, in ns.
-fn judge_timers(resolution_ns: Option<i64>) -> Disturbance {
+fn judge_timer_resolution(resolution_ns: Option<i64>) -> CheckOutcome {
     match resolution_ns {
-        Some(1) => Disturbance::good("timers", "of high resolution: 1 ns"),
-        other => Disturbance::disturbs(
+        Some(1) => CheckOutcome::good("timers", "of high resolution: 1 ns"),
+        other => CheckOutcome::disturbance(
             "timers",
             other.map_or_else(|| "not told".to_owned(), |ns| format!("resolution of {ns} ns")),
             "who sleeps is woken at ticks: latencies and rates are those of ticks",
@@ -150,30 +151,30 @@ fn judge_timers(resolution_ns: Option<i64>) -> Disturbance {
     }
 }
 
-fn pages(system: &SystemFiles) -> Disturbance {
+fn check_huge_pages(system: &SystemFiles) -> CheckOutcome {
     let path = "sys/kernel/mm/transparent_hugepage/enabled";
     let text = system.text(path).unwrap_or_default();
     let chosen = text.split(' ').find_map(|word| word.strip_prefix('[')?.strip_suffix(']'));
     match chosen {
-        Some("always") => Disturbance::disturbs(
+        Some("always") => CheckOutcome::disturbance(
             "huge pages",
             "made by the kernel as it likes (always)",
             "a program that gets them is faster than the same one that does not",
             format!("echo madvise > /{path}"),
         ),
-        Some(other) => Disturbance::good("huge pages", other),
-        None => Disturbance::good("huge pages", "not told here"),
+        Some(other) => CheckOutcome::good("huge pages", other),
+        None => CheckOutcome::good("huge pages", "not told here"),
     }
 }
 
-fn swap(system: &SystemFiles) -> Disturbance {
+fn check_swap_use(system: &SystemFiles) -> CheckOutcome {
     let kib = |name: &str| -> Option<u64> {
         system.value("proc/meminfo", name)?.split(' ').next()?.parse().ok()
     };
     let (total, free) = (kib("SwapTotal").unwrap_or(0), kib("SwapFree").unwrap_or(0));
     match total.saturating_sub(free) {
-        0 => Disturbance::good("swap", if total == 0 { "none" } else { "not used" }),
-        used => Disturbance::disturbs(
+        0 => CheckOutcome::good("swap", if total == 0 { "none" } else { "not used" }),
+        used => CheckOutcome::disturbance(
             "swap",
             format!("{} MiB are in it", used / 1024),
             "who touches memory that is in it waits for a disk",
@@ -183,7 +184,7 @@ fn swap(system: &SystemFiles) -> Disturbance {
 }
 
 /// Checks the CPU limit of the control group: versions 2 and 1.
-fn quota(system: &SystemFiles) -> Disturbance {
+fn check_cpu_quota(system: &SystemFiles) -> CheckOutcome {
     let groups = system.text("proc/self/cgroup").unwrap_or_default();
     for line in groups.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
@@ -202,7 +203,7 @@ fn quota(system: &SystemFiles) -> Disturbance {
                 None
             };
             if let Some(limit) = limit {
-                return Disturbance::disturbs(
+                return CheckOutcome::disturbance(
                     "quota",
                     format!("the control group /{path} may have CPUs for {limit}"),
                     "when it has had its share it stands still, up to the end of a period",
@@ -216,14 +217,14 @@ fn quota(system: &SystemFiles) -> Disturbance {
             }
         }
     }
-    Disturbance::good("quota", "no control group limits CPUs")
+    CheckOutcome::good("quota", "no control group limits CPUs")
 }
 
-fn throttling(system: &SystemFiles) -> Disturbance {
+fn check_realtime_throttling(system: &SystemFiles) -> CheckOutcome {
     match system.number("proc/sys/kernel/sched_rt_runtime_us") {
-        Some(-1) => Disturbance::good("real time", "never stopped"),
-        None => Disturbance::good("real time", "not told here"),
-        Some(us) => Disturbance::good(
+        Some(-1) => CheckOutcome::good("real time", "never stopped"),
+        None => CheckOutcome::good("real time", "not told here"),
+        Some(us) => CheckOutcome::good(
             "real time",
             format!("threads of real-time priority have {us} µs of each second at most"),
         )
@@ -234,20 +235,20 @@ fn throttling(system: &SystemFiles) -> Disturbance {
     }
 }
 
-fn watchdog(system: &SystemFiles) -> Disturbance {
+fn check_nmi_watchdog(system: &SystemFiles) -> CheckOutcome {
     match system.number("proc/sys/kernel/nmi_watchdog") {
-        Some(1) => Disturbance::disturbs(
+        Some(1) => CheckOutcome::disturbance(
             "watchdog",
             "the kernel looks for CPUs that hang (nmi_watchdog)",
             "it takes a hardware counter, and interrupts each CPU every few seconds",
             "sysctl kernel.nmi_watchdog=0",
         ),
-        _ => Disturbance::good("watchdog", "off"),
+        _ => CheckOutcome::good("watchdog", "off"),
     }
 }
 
-fn mitigations(system: &SystemFiles) -> Disturbance {
-    let folder = format!("{CPUS}/vulnerabilities");
+fn check_mitigations(system: &SystemFiles) -> CheckOutcome {
+    let folder = format!("{CPU_FOLDER}/vulnerabilities");
     let names = system.names(&folder);
     let mitigated: Vec<String> = names
         .into_iter()
@@ -257,15 +258,15 @@ fn mitigations(system: &SystemFiles) -> Disturbance {
         })
         .collect();
     if mitigated.is_empty() {
-        return Disturbance::good("mitigations", "none is told");
+        return CheckOutcome::good("mitigations", "none is told");
     }
-    Disturbance::good("mitigations", format!("of {}", mitigated.join(", "))).with(
+    CheckOutcome::good("mitigations", format!("of {}", mitigated.join(", "))).with(
         "system calls and traps cost more with them: say it with the figures of kernel tracers",
         "mitigations=off at boot, only on a machine that nobody else uses",
     )
 }
 
 #[cfg(test)]
-pub(super) fn timers_of(resolution_ns: Option<i64>) -> Disturbance {
-    judge_timers(resolution_ns)
+pub(super) fn timer_outcome_for_test(resolution_ns: Option<i64>) -> CheckOutcome {
+    judge_timer_resolution(resolution_ns)
 }

@@ -31,8 +31,8 @@ impl Drop for Root {
     }
 }
 
-fn disturbing_names(found: &[Disturbance]) -> Vec<&str> {
-    let disturbs = found.iter().filter(|one| one.result == Quiet::Disturbs);
+fn disturbing_names(found: &[CheckOutcome]) -> Vec<&str> {
+    let disturbs = found.iter().filter(|one| one.result == CheckResult::Disturbs);
     disturbs.map(|one| one.name.as_str()).collect()
 }
 
@@ -62,7 +62,7 @@ fn a_noisy_machine_is_told_all_that_disturbs() {
     ];
     let root = Root::new("noisy", &files);
     let system = root.system();
-    let found = settings::all(&system);
+    let found = settings::run_checks(&system);
     assert_eq!(
         disturbing_names(&found),
         [
@@ -86,12 +86,12 @@ fn a_noisy_machine_is_told_all_that_disturbs() {
         (fact("swap"), fact("mitigations")),
         ("3 MiB are in it".into(), "of retbleed".into())
     );
-    assert!(found.iter().all(|one| one.result == Quiet::Good || one.hint.is_some()));
+    assert!(found.iter().all(|one| one.result == CheckResult::Good || one.hint.is_some()));
     let others = [
-        other_processes::pressure(&system),
-        other_processes::tracefs(&system),
-        other_processes::bpf(&system, Some(3)),
-        settings::timers_of(Some(4_000_000)),
+        other_processes::check_pressure(&system),
+        other_processes::check_tracefs(&system),
+        other_processes::check_bpf_programs(&system, Some(3)),
+        settings::timer_outcome_for_test(Some(4_000_000)),
     ];
     assert_eq!(disturbing_names(&others), ["pressure", "tracefs", "bpf", "timers"]);
     assert_eq!(others[1].fact, "tracer function; events are enabled; 1 instances: left");
@@ -102,14 +102,14 @@ fn what_a_machine_is_set_up_for_is_not_said_to_be_wrong_and_not_guessed() {
     let source = "sys/devices/system/clocksource/clocksource0/current_clocksource";
     let told = |files: &[(&str, &str)], name: &str| {
         let root = Root::new("set-up", files);
-        let found = settings::all(&root.system());
+        let found = settings::run_checks(&root.system());
         found.into_iter().find(|one| one.name == name).map(|one| (one.result, one.fact))
     };
     for clock in ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page", "arch_sys_counter"] {
-        assert_eq!(told(&[(source, clock)], "clock"), Some((Quiet::Good, clock.to_owned())));
+        assert_eq!(told(&[(source, clock)], "clock"), Some((CheckResult::Good, clock.to_owned())));
     }
     for clock in ["hyperv_clocksource_msr", "hpet", "acpi_pm"] {
-        assert_eq!(told(&[(source, clock)], "clock").map(|it| it.0), Some(Quiet::Disturbs));
+        assert_eq!(told(&[(source, clock)], "clock").map(|it| it.0), Some(CheckResult::Disturbs));
     }
     let kind = |info: &str| told(&[("proc/cpuinfo", info)], "hypervisor").expect("it").1;
     assert_eq!(kind("flags\t\t: fpu tsc"), "none that is told: a real machine");
@@ -120,14 +120,14 @@ fn what_a_machine_is_set_up_for_is_not_said_to_be_wrong_and_not_guessed() {
 fn a_machine_that_tells_nothing_is_not_said_to_be_noisy_for_it() {
     let root = Root::new("silent", &[]);
     let system = root.system();
-    assert_eq!(disturbing_names(&settings::all(&system)), ["clock"]);
+    assert_eq!(disturbing_names(&settings::run_checks(&system)), ["clock"]);
     let others = [
-        other_processes::pressure(&system),
-        other_processes::tracefs(&system),
-        other_processes::bpf(&system, None),
+        other_processes::check_pressure(&system),
+        other_processes::check_tracefs(&system),
+        other_processes::check_bpf_programs(&system, None),
     ];
     assert_eq!(disturbing_names(&others), [""; 0]);
-    assert_eq!(programs::user(&system).result, Quiet::Missing);
+    assert_eq!(programs::check_privileges(&system).result, CheckResult::Missing);
     let lacking: Vec<Need> = [
         ("perf", "linux-perf", "perf, all of breakdown"),
         ("hackbench", "rt-tests", "hackbench of workload"),
@@ -135,13 +135,13 @@ fn a_machine_that_tells_nothing_is_not_said_to_be_noisy_for_it() {
     ]
     .map(|(name, package, rows)| Need { name, package, rows, version: "" })
     .into();
-    let found = programs::programs(&lacking);
+    let found = programs::check_programs(&lacking);
     let [perf, rt_tests] = &found[..] else { panic!("{found:?}") };
     assert_eq!(perf.hint.as_deref(), Some("apt install linux-perf (Debian)"));
     assert_eq!(rt_tests.fact, "not found: hackbench, cyclictest");
     let why = "these rows will be absent: hackbench of workload; cyclictest of latency";
     assert_eq!(rt_tests.why.as_deref(), Some(why));
-    assert_eq!(programs::programs(&[])[0].result, Quiet::Good);
+    assert_eq!(programs::check_programs(&[])[0].result, CheckResult::Good);
 }
 
 #[test]
@@ -151,17 +151,17 @@ fn limits_of_the_first_kind_of_groups_are_found() {
         ("sys/fs/cgroup/cpu/box/cpu.cfs_quota_us", "20000"),
     ];
     let root = Root::new("groups", &files);
-    assert!(disturbing_names(&settings::all(&root.system())).contains(&"quota"));
+    assert!(disturbing_names(&settings::run_checks(&root.system())).contains(&"quota"));
 }
 
 #[test]
 fn what_was_found_is_aligned_and_no_terminal_obeys_it() {
     let found = [
-        Disturbance::good("a", "all well"),
-        Disturbance::disturbs("bcd", "slow\x1b[2J", "it matters", "do this"),
+        CheckOutcome::good("a", "all well"),
+        CheckOutcome::disturbance("bcd", "slow\x1b[2J", "it matters", "do this"),
     ];
     let mut text = Vec::new();
-    print_doctor(&found, &mut text).expect("a string takes all");
+    print_findings(&found, &mut text).expect("a string takes all");
     assert_eq!(
         String::from_utf8(text).expect("UTF-8"),
         "a    good      all well\n\
@@ -173,7 +173,7 @@ fn what_was_found_is_aligned_and_no_terminal_obeys_it() {
 
 #[test]
 fn this_machine_can_be_looked_at() {
-    let found = examine(&Requirements { programs: &[], headers: &[] });
+    let found = run_all_checks(&Requirements { programs: &[], headers: &[] });
     // Programs that are missing have a line for each package.
     let all = found.iter().map(|one| one.name.as_str()).filter(|name| *name != "programs");
     let names: std::collections::BTreeSet<&str> = all.clone().collect();

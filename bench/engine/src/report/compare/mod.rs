@@ -19,7 +19,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::results::{BUILDS, NO_PROTECTION, Report, Row, RowStatus, SuiteRows, Unit};
+use crate::results::{BUILD_KEYS, NO_PROTECTION, Report, Row, RowStatus, SuiteRows, Unit};
 use crate::stats::Spread;
 use crate::tracer_names;
 
@@ -32,12 +32,12 @@ const REPORT_BYTES_MAX: u64 = 256 << 20;
 const ROUNDS_MIN: usize = 6;
 /// Smallest change that is reported, however certain it is: the layout of memory and other work of
 /// the machine make this difference between two runs.
-const LEAST: f64 = 0.02;
+const CHANGE_MIN: f64 = 0.02;
 /// Least difference of the part of lost events that is reported, from 0 to 1.
-const LOST_LEAST: f64 = 0.01;
+const LOST_CHANGE_MIN: f64 = 0.01;
 /// Least ratio of a yardstick's figure to the cost of timing, where that was subtracted: a smaller
 /// figure, such as a bare routine's, is zero but for noise, and cannot be a yardstick.
-const LEFT_LEAST: f64 = 0.1;
+const YARDSTICK_COST_RATIO_MIN: f64 = 0.1;
 /// Rows that are nearest to no tracer at all, which is the best yardstick.
 const YARDSTICKS: [&str; 7] =
     ["rdtsc", "empty-loop", "none", "bare", "untraced", "lw-ust", NO_PROTECTION];
@@ -101,7 +101,7 @@ pub struct RowChange {
     /// The change of the figures relative to the yardstick.
     pub relative: Option<Shift>,
     /// The verdict.
-    pub verdict: Changed,
+    pub verdict: RowVerdict,
     /// The reason, if the figures do not decide.
     pub reason: Option<String>,
 }
@@ -109,7 +109,7 @@ pub struct RowChange {
 /// The verdict on a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Changed {
+pub enum RowVerdict {
     /// The row is certainly worse: slower, or larger.
     Worse,
     /// The row was measured before, and has failed now.
@@ -135,12 +135,12 @@ pub enum Changed {
 impl Comparison {
     /// Returns true if a row is certainly worse or has failed.
     pub fn has_worse(&self) -> bool {
-        self.rows.iter().any(|row| matches!(row.verdict, Changed::Worse | Changed::Broken))
+        self.rows.iter().any(|row| matches!(row.verdict, RowVerdict::Worse | RowVerdict::Broken))
     }
 
     /// Rows that lose more of their events now, or less.
     pub fn losing(&self) -> impl Iterator<Item = &RowChange> {
-        self.rows.iter().filter(|row| row.has_lost_otherwise())
+        self.rows.iter().filter(|row| row.has_loss_change())
     }
 
     /// Returns the comparison as JSON, for programs.
@@ -156,9 +156,9 @@ impl Comparison {
 impl RowChange {
     /// Returns true if the part of lost events has changed: from none to some, from some to none,
     /// or by more than two runs differ.
-    pub fn has_lost_otherwise(&self) -> bool {
+    pub fn has_loss_change(&self) -> bool {
         self.lost.is_some_and(|(before, after)| {
-            (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_LEAST
+            (before > 0.0) != (after > 0.0) || (after - before).abs() > LOST_CHANGE_MIN
         })
     }
 }
@@ -189,18 +189,18 @@ pub fn read_report(path: &Path) -> std::result::Result<Report, Error> {
 }
 
 /// Compares two reports, for tracers that these words choose, or all.
-pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Comparison {
-    let is_wanted = |row: &Row| tracer_names::chosen(tracers, &row.tracer);
-    let circumstances = circumstances(before, after);
+pub fn compare_reports(before: &Report, after: &Report, tracers: &[String]) -> Comparison {
+    let is_wanted = |row: &Row| tracer_names::is_chosen(tracers, &row.tracer);
+    let circumstances = differing_conditions(before, after);
     let mut rows = Vec::new();
     let mut names: Vec<&str> = before.ordered().map(|(name, _)| name).collect();
     names.extend(after.ordered().map(|one| one.0).filter(|one| !before.suites.contains_key(*one)));
     for name in names {
         let suites = [before.suites.get(name), after.suites.get(name)];
-        rows.extend(changes(name, suites, &is_wanted));
+        rows.extend(compare_suites(name, suites, &is_wanted));
     }
-    let compared = judge(&mut rows);
-    let reach = reach(&mut rows);
+    let compared = set_verdicts(&mut rows);
+    let reach = compute_reach(&mut rows);
     let is_same_build = is_same_build(before, after);
     let by_chance = 0.05 * compared as f64;
     Comparison { circumstances, is_same_build, rows, compared, by_chance, reach }
@@ -209,16 +209,16 @@ pub fn compare(before: &Report, after: &Report, tracers: &[String]) -> Compariso
 /// Returns true if both reports have the same build ids of the executable and the library. `None`:
 /// one of them lacks the executable's.
 fn is_same_build(before: &Report, after: &Report) -> Option<bool> {
-    let builds = |report: &Report| BUILDS.map(|name| report.versions.get(name).cloned());
+    let builds = |report: &Report| BUILD_KEYS.map(|name| report.versions.get(name).cloned());
     let (before, after) = (builds(before), builds(after));
     (before[0].is_some() && after[0].is_some()).then(|| before == after)
 }
 
 /// Computes the sensitivity over all rows that are compared or would be with more rounds, and sets
 /// it in each row.
-fn reach(rows: &mut [RowChange]) -> Reach {
+fn compute_reach(rows: &mut [RowChange]) -> Reach {
     let is_looked_at = |row: &&mut RowChange| {
-        use Changed::{Better, NotShown, Same, TooFewRounds, Worse};
+        use RowVerdict::{Better, NotShown, Same, TooFewRounds, Worse};
         let is_one = matches!(row.verdict, Worse | Better | Same | NotShown | TooFewRounds);
         is_one && row.figures.is_some()
     };
@@ -227,7 +227,7 @@ fn reach(rows: &mut [RowChange]) -> Reach {
     for row in &mut rows {
         let chance = ranks::least_chance(row.rounds.0, row.rounds.1);
         let is_enough = row.rounds.0.min(row.rounds.1) >= ROUNDS_MIN;
-        row.could_be_shown = is_enough && chance <= ranks::bound(0, count);
+        row.could_be_shown = is_enough && chance <= ranks::significance_bound(0, count);
     }
     Reach {
         rows: count,
@@ -238,8 +238,8 @@ fn reach(rows: &mut [RowChange]) -> Reach {
 }
 
 /// Returns the differences between the conditions of two reports.
-fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String)> {
-    let (before, after) = (circumstances_of(before), circumstances_of(after));
+fn differing_conditions(before: &Report, after: &Report) -> Vec<(String, String, String)> {
+    let (before, after) = (measurement_conditions(before), measurement_conditions(after));
     let mut found = Vec::new();
     for (name, was) in &before {
         let is = after.iter().find(|one| one.0 == *name).map_or("not there", |one| &one.1);
@@ -256,7 +256,7 @@ fn circumstances(before: &Report, after: &Report) -> Vec<(String, String, String
 }
 
 /// Returns the conditions on which figures depend, in addition to the programs.
-fn circumstances_of(report: &Report) -> Vec<(&str, String)> {
+fn measurement_conditions(report: &Report) -> Vec<(&str, String)> {
     let (machine, settings) = (&report.machine, &report.settings);
     let mut words = vec![
         ("processor", machine.cpu.clone()),
@@ -277,7 +277,7 @@ fn circumstances_of(report: &Report) -> Vec<(&str, String)> {
 }
 
 /// Rows of a suite that are in one report or in both.
-fn changes(
+fn compare_suites(
     name: &str,
     suites: [Option<&SuiteRows>; 2],
     is_wanted: &dyn Fn(&Row) -> bool,
@@ -296,27 +296,28 @@ fn changes(
             taken[at] = true;
         }
         if is_wanted(row) {
-            found.push(change(name, Some(row), partner.map(|at| &after[at])));
+            found.push(compare_rows(name, Some(row), partner.map(|at| &after[at])));
         }
     }
     let new = after.iter().zip(&taken).filter(|one| !one.1 && is_wanted(one.0));
-    found.extend(new.map(|(row, _)| change(name, None, Some(row))));
+    found.extend(new.map(|(row, _)| compare_rows(name, None, Some(row))));
     // Without any figure there is nothing to compare.
     found.retain(|change| change.before.is_some() || change.after.is_some());
     for change in &mut found {
-        relate(change, before, after);
+        compare_to_yardstick(change, before, after);
         // A machine's speed varies from one hour to the next, above all a virtual one's. Bytes and
         // instructions are the same everywhere.
-        if change.verdict == Changed::NotShown && decisive(change).is_none() {
+        if change.verdict == RowVerdict::NotShown && decisive_shift(change).is_none() {
             let is_yardstick = YARDSTICKS.contains(&change.tracer.as_str());
-            change.verdict = if is_yardstick { Changed::Yardstick } else { Changed::NothingBeside };
+            change.verdict =
+                if is_yardstick { RowVerdict::Yardstick } else { RowVerdict::NothingBeside };
         }
     }
     found
 }
 
 /// Returns the change that decides about a row: for a time, never that of the figures themselves.
-fn decisive(row: &RowChange) -> Option<Shift> {
+fn decisive_shift(row: &RowChange) -> Option<Shift> {
     if is_countable(row.unit) { row.figures } else { row.relative }
 }
 
@@ -337,20 +338,20 @@ const fn is_countable(unit: Unit) -> bool {
 }
 
 /// Returns the rounds' figures, if the row was measured.
-fn figures(row: &Row) -> Vec<f64> {
+fn measured_figures(row: &Row) -> Vec<f64> {
     let is_measured = row.status == RowStatus::Measured;
     row.samples.iter().filter(|_| is_measured).flatten().copied().collect()
 }
 
-fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
-    let [was, is] = [before, after].map(|row| row.map_or_else(Vec::new, figures));
+fn compare_rows(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
+    let [was, is] = [before, after].map(|row| row.map_or_else(Vec::new, measured_figures));
     let has_failed = after.is_some_and(|row| row.status == RowStatus::Failed);
     let verdict = match (was.len(), is.len()) {
-        (1.., 0) if has_failed => Changed::Broken,
-        (1.., 0) => Changed::OnlyBefore,
-        (0, _) => Changed::OnlyAfter,
-        (..ROUNDS_MIN, _) | (_, ..ROUNDS_MIN) => Changed::TooFewRounds,
-        _ => Changed::NotShown,
+        (1.., 0) if has_failed => RowVerdict::Broken,
+        (1.., 0) => RowVerdict::OnlyBefore,
+        (0, _) => RowVerdict::OnlyAfter,
+        (..ROUNDS_MIN, _) | (_, ..ROUNDS_MIN) => RowVerdict::TooFewRounds,
+        _ => RowVerdict::NotShown,
     };
     let other = if was.is_empty() { before } else { after };
     let missing = other.filter(|row| row.status != RowStatus::Measured);
@@ -380,7 +381,7 @@ fn change(suite: &str, before: Option<&Row>, after: Option<&Row>) -> RowChange {
 }
 
 /// Compares a row's figures relative to a yardstick's of the same rounds, if there is one.
-fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
+fn compare_to_yardstick(change: &mut RowChange, before: &[Row], after: &[Row]) {
     if is_countable(change.unit) || change.figures.is_none() {
         return;
     }
@@ -390,7 +391,7 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
             |row: &&Row| row.tracer == tracer && row.case == case && row.unit == change.unit;
         rows.iter().find(is_it).cloned()
     };
-    let Some((tracer, case)) = yardstick(change, before, after) else { return };
+    let Some((tracer, case)) = find_yardstick(change, before, after) else { return };
     let in_terms = |rows: &[Row]| -> Option<Vec<f64>> {
         let row = find(rows, &change.tracer, &change.case)?;
         let other = find(rows, &tracer, &case)?;
@@ -410,13 +411,14 @@ fn relate(change: &mut RowChange, before: &[Row], after: &[Row]) {
 
 /// Returns a row that does not belong to Trackway, of both reports, in the same unit: of the same
 /// case, if there is one; the one that is nearest to no tracer, or whose figures vary least.
-fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
+fn find_yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(String, String)> {
     let wander = |row: &Row| {
         let spread = row.spread.filter(|spread| spread.median > 0.0);
         spread.map_or(f64::INFINITY, |spread| (spread.p95 - spread.p5) / spread.median)
     };
     let is_something = |row: &Row| {
-        let left = |cost| row.median().is_some_and(|median| median > LEFT_LEAST * cost);
+        let left =
+            |cost| row.median().is_some_and(|median| median > YARDSTICK_COST_RATIO_MIN * cost);
         row.measuring.is_none_or(left)
     };
     let can_be = |row: &&Row| {
@@ -425,7 +427,7 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
             && !row.is_control
             && (!row.tracer.starts_with("trackway") || row.tracer == NO_PROTECTION)
             && (row.tracer != change.tracer || row.case != change.case)
-            && figures(row).len() >= ROUNDS_MIN
+            && measured_figures(row).len() >= ROUNDS_MIN
             && is_something(row)
     };
     let is_in_both = |row: &&Row| {
@@ -445,40 +447,40 @@ fn yardstick(change: &RowChange, before: &[Row], after: &[Row]) -> Option<(Strin
 }
 
 /// Sets the verdicts of all rows that can be compared; returns their number.
-fn judge(rows: &mut [RowChange]) -> usize {
+fn set_verdicts(rows: &mut [RowChange]) -> usize {
     let mut comparable: Vec<&mut RowChange> = rows
         .iter_mut()
-        .filter(|row| row.verdict == Changed::NotShown && decisive(row).is_some())
+        .filter(|row| row.verdict == RowVerdict::NotShown && decisive_shift(row).is_some())
         .collect();
     let chances: Vec<f64> =
-        comparable.iter().filter_map(|row| decisive(row)).map(|shift| shift.chance).collect();
-    for (row, is_surprising) in comparable.iter_mut().zip(ranks::surprising(&chances)) {
-        let Some(shift) = decisive(row) else { continue };
-        let found = verdict(&shift, is_surprising, row.unit.more_is_better());
+        comparable.iter().filter_map(|row| decisive_shift(row)).map(|shift| shift.chance).collect();
+    for (row, is_surprising) in comparable.iter_mut().zip(ranks::find_significant(&chances)) {
+        let Some(shift) = decisive_shift(row) else { continue };
+        let found = judge_shift(&shift, is_surprising, row.unit.more_is_better());
         // Where the figures have not changed that way, the yardstick has.
         let is_so = |figures: Shift| {
-            is_beyond(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
+            exceeds_run_noise(figures.times) && { (figures.times > 1.0) == (shift.times > 1.0) }
         };
-        let is_change = matches!(found, Changed::Better | Changed::Worse);
+        let is_change = matches!(found, RowVerdict::Better | RowVerdict::Worse);
         let is_doubtful = is_change && row.figures.is_some_and(|figures| !is_so(figures));
-        row.verdict = if is_doubtful { Changed::NotShown } else { found };
+        row.verdict = if is_doubtful { RowVerdict::NotShown } else { found };
     }
     comparable.len()
 }
 
 /// Returns true if a ratio is larger than two runs of the same thing differ by.
-fn is_beyond(times: f64) -> bool {
-    !(1.0 / (1.0 + LEAST)..=1.0 + LEAST).contains(&times)
+fn exceeds_run_noise(times: f64) -> bool {
+    !(1.0 / (1.0 + CHANGE_MIN)..=1.0 + CHANGE_MIN).contains(&times)
 }
 
-fn verdict(shift: &Shift, is_surprising: bool, more_is_better: bool) -> Changed {
-    let bounds = (1.0 / (1.0 + LEAST), 1.0 + LEAST);
+fn judge_shift(shift: &Shift, is_surprising: bool, more_is_better: bool) -> RowVerdict {
+    let bounds = (1.0 / (1.0 + CHANGE_MIN), 1.0 + CHANGE_MIN);
     let is_within = |(low, high): (f64, f64)| bounds.0 <= low && high <= bounds.1;
-    if is_surprising && is_beyond(shift.times) {
+    if is_surprising && exceeds_run_noise(shift.times) {
         let is_better = (shift.times > 1.0) == more_is_better;
-        return if is_better { Changed::Better } else { Changed::Worse };
+        return if is_better { RowVerdict::Better } else { RowVerdict::Worse };
     }
-    if shift.interval.is_some_and(is_within) { Changed::Same } else { Changed::NotShown }
+    if shift.interval.is_some_and(is_within) { RowVerdict::Same } else { RowVerdict::NotShown }
 }
 
 #[cfg(test)]

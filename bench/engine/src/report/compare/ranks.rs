@@ -8,7 +8,7 @@ const EXACT_MAX: usize = 30;
 /// Most figures of a sample that are compared: their pairs are held in memory.
 const FIGURES_MAX: usize = 1000;
 /// Half width of a 95 % confidence interval, in standard deviations.
-const DEVIATIONS: f64 = 1.959_964;
+const CONFIDENCE_DEVIATIONS: f64 = 1.959_964;
 
 /// The change between two samples of figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ impl Shift {
         let equal = ratios.iter().filter(|ratio| **ratio == 0.0).count() as f64;
         // Number of pairs in which it is less, or more, whichever is smaller.
         let fewer = (above + equal / 2.0).min(pairs as f64 - above - equal / 2.0);
-        let chances = Chances::of(before.len(), after.len());
+        let chances = RankSumDistribution::of(before.len(), after.len());
         let middle = f64::midpoint(ratios[(pairs - 1) / 2], ratios[pairs / 2]);
         let interval = chances.rank().and_then(|rank| {
             let (low, high) = (ratios.get(rank)?, ratios.get(pairs.checked_sub(1 + rank)?)?);
@@ -54,18 +54,19 @@ impl Shift {
 
 /// The distribution of the rank sum test: the probability of a number of pairs, or fewer, in which
 /// one sample's figure is the smaller, if both samples have the same distribution; two-sided.
-struct Chances {
+struct RankSumDistribution {
     /// Cumulated, for 0, 1, 2… pairs; empty if they are approximated.
     exact: Vec<f64>,
     pairs: f64,
     deviation: f64,
 }
 
-impl Chances {
+impl RankSumDistribution {
     fn of(one: usize, other: usize) -> Self {
         let pairs = (one * other) as f64;
         let deviation = (pairs * (one + other + 1) as f64 / 12.0).sqrt();
-        let exact = if one.max(other) <= EXACT_MAX { cumulated(one, other) } else { Vec::new() };
+        let exact =
+            if one.max(other) <= EXACT_MAX { cumulative_chances(one, other) } else { Vec::new() };
         Self { exact, pairs, deviation }
     }
 
@@ -82,7 +83,7 @@ impl Chances {
     /// Returns the sorted pair from which on, from both ends, 95 % confidence begins.
     fn rank(&self) -> Option<usize> {
         if self.exact.is_empty() {
-            let rank = self.pairs / 2.0 - DEVIATIONS * self.deviation;
+            let rank = self.pairs / 2.0 - CONFIDENCE_DEVIATIONS * self.deviation;
             return (rank >= 1.0).then(|| rank as usize - 1);
         }
         // The largest significant number of pairs: the pair after those.
@@ -93,13 +94,13 @@ impl Chances {
 
 /// Returns, for each number of pairs, the part of all orders of both samples that have this number
 /// or fewer.
-fn cumulated(one: usize, other: usize) -> Vec<f64> {
+fn cumulative_chances(one: usize, other: usize) -> Vec<f64> {
     // Orders of `i` and `j` figures by pairs: the last figure is of one sample, and makes no pair,
     // or of the other, and makes `i` of them. Parts, not numbers: 60 over 30 exceeds 2^53.
     let most = one * other;
-    let mut rows: Vec<Vec<f64>> = vec![unit(most); other + 1];
+    let mut rows: Vec<Vec<f64>> = vec![distribution_of_no_pair(most); other + 1];
     for i in 1..=one {
-        let mut last = unit(most);
+        let mut last = distribution_of_no_pair(most);
         for (j, row) in rows.iter_mut().enumerate().skip(1) {
             let first = i as f64 / (i + j) as f64;
             let mut next = vec![0.0; most + 1];
@@ -120,7 +121,7 @@ fn cumulated(one: usize, other: usize) -> Vec<f64> {
 }
 
 /// Returns the distribution of no pair.
-fn unit(most: usize) -> Vec<f64> {
+fn distribution_of_no_pair(most: usize) -> Vec<f64> {
     let mut chances = vec![0.0; most + 1];
     chances[0] = 1.0;
     chances
@@ -148,22 +149,23 @@ pub(super) fn least_chance(one: usize, other: usize) -> f64 {
 /// Returns the number of figures that each of two samples needs to show one row of `rows` that
 /// changes alone.
 pub(super) fn figures_needed(rows: usize) -> usize {
-    let is_enough = |count: &usize| least_chance(*count, *count) <= bound(0, rows);
+    let is_enough = |count: &usize| least_chance(*count, *count) <= significance_bound(0, rows);
     (1..FIGURES_MAX).find(is_enough).unwrap_or(FIGURES_MAX)
 }
 
 /// Returns the largest significant probability at a place in ascending order, from 0, among
 /// `count`.
-pub(super) fn bound(place: usize, count: usize) -> f64 {
+pub(super) fn significance_bound(place: usize, count: usize) -> f64 {
     0.05 * (place + 1) as f64 / count as f64
 }
 
 /// Returns true for each probability that is too small for chance. At most one in twenty of these
 /// is wrong on average, for any number of rows (Benjamini and Hochberg, 1995).
-pub(super) fn surprising(chances: &[f64]) -> Vec<bool> {
+pub(super) fn find_significant(chances: &[f64]) -> Vec<bool> {
     let mut order: Vec<usize> = (0..chances.len()).collect();
     order.sort_by(|one, other| chances[*one].total_cmp(&chances[*other]));
-    let is_small = |place: &usize| chances[order[*place]] <= bound(*place, chances.len());
+    let is_small =
+        |place: &usize| chances[order[*place]] <= significance_bound(*place, chances.len());
     let last = (0..order.len()).rev().find(is_small);
     let mut found = vec![false; chances.len()];
     for &at in order.iter().take(last.map_or(0, |last| last + 1)) {
@@ -179,21 +181,21 @@ mod tests {
     #[test]
     fn chances_are_those_of_the_tables() {
         // Six and six: 1 of 924 orders has no pair, 1 one; the tables' bound for 5 % is 5.
-        let six = cumulated(6, 6);
+        let six = cumulative_chances(6, 6);
         assert!((six[0] - 1.0 / 924.0).abs() < 1e-12 && (six[1] - 2.0 / 924.0).abs() < 1e-12);
         assert!((six[36] - 1.0).abs() < 1e-9);
-        let chances = Chances::of(6, 6);
+        let chances = RankSumDistribution::of(6, 6);
         assert!(chances.at_most(5.0) <= 0.05 && chances.at_most(6.0) > 0.05);
         assert_eq!(chances.rank(), Some(5));
         // Twenty and ten: 55 (critical values of the Mann-Whitney U, two-tailed).
-        let uneven = Chances::of(20, 10);
+        let uneven = RankSumDistribution::of(20, 10);
         assert!(uneven.at_most(55.0) <= 0.05 && uneven.at_most(56.0) > 0.05);
-        assert_eq!(Chances::of(3, 3).rank(), None);
+        assert_eq!(RankSumDistribution::of(3, 3).rank(), None);
     }
 
     #[test]
     fn many_figures_have_about_the_same_chances() {
-        let (exact, mut near) = (Chances::of(30, 30), Chances::of(30, 30));
+        let (exact, mut near) = (RankSumDistribution::of(30, 30), RankSumDistribution::of(30, 30));
         near.exact.clear();
         for pairs in [200.0, 300.0, 317.0, 400.0] {
             let (one, other) = (exact.at_most(pairs), near.at_most(pairs));
@@ -235,23 +237,26 @@ mod tests {
     #[test]
     fn more_rows_need_more_figures() {
         for (one, other) in [(1, 1), (6, 6), (4, 9), (30, 30)] {
-            let told = Chances::of(one, other).at_most(0.0);
+            let told = RankSumDistribution::of(one, other).at_most(0.0);
             assert!((least_chance(one, other) / told - 1.0).abs() < 1e-9, "{one} {other}");
         }
         let needed = [1, 23, 24, 321, 322, 634].map(figures_needed);
         assert_eq!(needed, [4, 6, 7, 8, 9, 9]);
-        assert!(least_chance(8, 8) > bound(0, 634) && least_chance(9, 9) <= bound(0, 634));
+        assert!(
+            least_chance(8, 8) > significance_bound(0, 634)
+                && least_chance(9, 9) <= significance_bound(0, 634)
+        );
     }
 
     #[test]
     fn of_many_chances_more_must_be_small() {
-        assert_eq!(surprising(&[0.04, 0.5]), [false, false]);
-        assert_eq!(surprising(&[0.5, 0.04, 0.01, 0.02]), [false, false, true, true]);
+        assert_eq!(find_significant(&[0.04, 0.5]), [false, false]);
+        assert_eq!(find_significant(&[0.5, 0.04, 0.01, 0.02]), [false, false, true, true]);
         let mut hundred = vec![0.6; 100];
         hundred[7] = 0.01;
-        assert!(!surprising(&hundred).contains(&true));
+        assert!(!find_significant(&hundred).contains(&true));
         hundred[7] = 0.0004;
-        assert_eq!(surprising(&hundred).iter().filter(|one| **one).count(), 1);
-        assert!(surprising(&[]).is_empty());
+        assert_eq!(find_significant(&hundred).iter().filter(|one| **one).count(), 1);
+        assert!(find_significant(&[]).is_empty());
     }
 }

@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::{Changed, Comparison, ROUNDS_MIN, Reach, RowChange};
-use crate::figures::{figure, times};
+use super::{Comparison, ROUNDS_MIN, Reach, RowChange, RowVerdict};
+use crate::figures::{format_figure, format_ratio};
 use crate::report::table::Table;
 use crate::results::Unit;
 
@@ -18,7 +18,8 @@ pub fn print_comparison(
     output: &mut dyn Write,
 ) -> io::Result<()> {
     for (name, before, after) in &comparison.circumstances {
-        let [name, before, after] = [name, before, after].map(|words| one_line(words));
+        let [name, before, after] =
+            [name, before, after].map(|words| replace_control_characters(words));
         writeln!(output, "{name}: {before} -> {after}")?;
     }
     let builds = match comparison.is_same_build {
@@ -28,59 +29,74 @@ pub fn print_comparison(
     };
     writeln!(output, "{builds}\n")?;
     let order = [
-        Changed::Worse,
-        Changed::Broken,
-        Changed::Better,
-        Changed::OnlyBefore,
-        Changed::OnlyAfter,
-        Changed::Yardstick,
-        Changed::NothingBeside,
-        Changed::TooFewRounds,
-        Changed::NotShown,
-        Changed::Same,
+        RowVerdict::Worse,
+        RowVerdict::Broken,
+        RowVerdict::Better,
+        RowVerdict::OnlyBefore,
+        RowVerdict::OnlyAfter,
+        RowVerdict::Yardstick,
+        RowVerdict::NothingBeside,
+        RowVerdict::TooFewRounds,
+        RowVerdict::NotShown,
+        RowVerdict::Same,
     ];
     for verdict in order {
         let rows: Vec<&RowChange> =
             comparison.rows.iter().filter(|row| row.verdict == verdict).collect();
         let is_shown = is_all
-            || matches!(verdict, Changed::Worse | Changed::Better | Changed::Broken)
-            || matches!(verdict, Changed::OnlyBefore | Changed::OnlyAfter | Changed::Yardstick);
+            || matches!(verdict, RowVerdict::Worse | RowVerdict::Better | RowVerdict::Broken)
+            || matches!(
+                verdict,
+                RowVerdict::OnlyBefore | RowVerdict::OnlyAfter | RowVerdict::Yardstick
+            );
         if rows.is_empty() {
             continue;
         }
-        writeln!(output, "{} {}: {}", rows.len(), plural(rows.len()), meaning(verdict))?;
+        writeln!(
+            output,
+            "{} {}: {}",
+            rows.len(),
+            row_or_rows(rows.len()),
+            verdict_meaning(verdict)
+        )?;
         if is_shown {
-            write!(output, "\n{}\n", table(&rows))?;
+            write!(output, "\n{}\n", format_changes(&rows))?;
         }
     }
     let losing: Vec<&RowChange> = comparison.losing().collect();
     if !losing.is_empty() {
         let count = losing.len();
-        writeln!(output, "{count} {}: another part of its events is lost", plural(count))?;
-        write!(output, "\n{}\n", losses(&losing))?;
+        writeln!(output, "{count} {}: another part of its events is lost", row_or_rows(count))?;
+        write!(output, "\n{}\n", format_losses(&losing))?;
     }
-    writeln!(output, "\n{}", sureness(comparison))
+    writeln!(output, "\n{}", format_certainty(comparison))
 }
 
 /// Formats the losses before and after.
-fn losses(rows: &[&RowChange]) -> String {
+fn format_losses(rows: &[&RowChange]) -> String {
     let mut table = Table::default();
     table.row(["", "lost before", "lost after", ""]);
     for row in rows {
         let Some((before, after)) = row.lost else { continue };
-        table.row([name(row), percent(before), percent(after), one_line(word(row))]);
+        table.row([
+            format_row_name(row),
+            format_percent(before),
+            format_percent(after),
+            replace_control_characters(verdict_word(row)),
+        ]);
     }
     table.text()
 }
 
 /// Returns suite, tracer and case.
-fn name(row: &RowChange) -> String {
-    let [suite, tracer, case] = [&row.suite, &row.tracer, &row.case].map(|name| one_line(name));
+fn format_row_name(row: &RowChange) -> String {
+    let [suite, tracer, case] =
+        [&row.suite, &row.tracer, &row.case].map(|name| replace_control_characters(name));
     format!("{suite}: {tracer}: {case}")
 }
 
 /// Formats a part, to a tenth of a percent; a smaller part is not shown as zero.
-fn percent(part: f64) -> String {
+fn format_percent(part: f64) -> String {
     match part * 100.0 {
         0.0 => "0 %".to_owned(),
         percent if percent < 0.1 => "< 0.1 %".to_owned(),
@@ -88,67 +104,75 @@ fn percent(part: f64) -> String {
     }
 }
 
-const fn plural(count: usize) -> &'static str {
+const fn row_or_rows(count: usize) -> &'static str {
     if count == 1 { "row" } else { "rows" }
 }
 
 /// Returns the meaning of a verdict, for all units.
-const fn meaning(verdict: Changed) -> &'static str {
+const fn verdict_meaning(verdict: RowVerdict) -> &'static str {
     match verdict {
-        Changed::Worse => "slower, or larger, and not by chance",
-        Changed::Broken => "measured before, and FAILED now",
-        Changed::Better => "faster, or smaller, and not by chance",
-        Changed::Same => "the same, to 2 %",
-        Changed::NotShown => "no difference shown",
-        Changed::TooFewRounds => "too few rounds to say anything (six or more in each are needed)",
-        Changed::Yardstick => "what others are told in terms of: how the machine changed",
-        Changed::NothingBeside => "not comparable: nothing beside it to measure the machine by",
-        Changed::OnlyBefore => "only in the first",
-        Changed::OnlyAfter => "only in the second",
+        RowVerdict::Worse => "slower, or larger, and not by chance",
+        RowVerdict::Broken => "measured before, and FAILED now",
+        RowVerdict::Better => "faster, or smaller, and not by chance",
+        RowVerdict::Same => "the same, to 2 %",
+        RowVerdict::NotShown => "no difference shown",
+        RowVerdict::TooFewRounds => {
+            "too few rounds to say anything (six or more in each are needed)"
+        }
+        RowVerdict::Yardstick => "what others are told in terms of: how the machine changed",
+        RowVerdict::NothingBeside => "not comparable: nothing beside it to measure the machine by",
+        RowVerdict::OnlyBefore => "only in the first",
+        RowVerdict::OnlyAfter => "only in the second",
     }
 }
 
 /// Returns a verdict on a row, in a word or two.
-fn word(row: &RowChange) -> &'static str {
-    let less = (row.verdict == Changed::Better) != row.unit.more_is_better();
+fn verdict_word(row: &RowChange) -> &'static str {
+    let less = (row.verdict == RowVerdict::Better) != row.unit.more_is_better();
     let is_counted = super::is_countable(row.unit);
     match row.verdict {
-        Changed::Worse | Changed::Better if is_counted => ["more", "less"][usize::from(less)],
-        Changed::Worse => "slower",
-        Changed::Better => "faster",
-        Changed::Broken => "FAILED",
-        Changed::Same => "same",
-        Changed::NotShown => "not shown",
-        Changed::TooFewRounds => "too few",
-        Changed::Yardstick | Changed::NothingBeside => "",
-        Changed::OnlyBefore => "gone",
-        Changed::OnlyAfter => "new",
+        RowVerdict::Worse | RowVerdict::Better if is_counted => ["more", "less"][usize::from(less)],
+        RowVerdict::Worse => "slower",
+        RowVerdict::Better => "faster",
+        RowVerdict::Broken => "FAILED",
+        RowVerdict::Same => "same",
+        RowVerdict::NotShown => "not shown",
+        RowVerdict::TooFewRounds => "too few",
+        RowVerdict::Yardstick | RowVerdict::NothingBeside => "",
+        RowVerdict::OnlyBefore => "gone",
+        RowVerdict::OnlyAfter => "new",
     }
 }
 
-fn table(rows: &[&RowChange]) -> String {
+fn format_changes(rows: &[&RowChange]) -> String {
     let mut table = Table::default();
     table.row(["", "before", "after", "", "times", "relative", "to", ""]);
     for row in rows {
-        let [before, after] = [row.before, row.after].map(|median| cell(row.unit, median));
+        let [before, after] = [row.before, row.after].map(|median| format_median(row.unit, median));
         let shift = |shift: Option<super::Shift>| {
             shift.map_or_else(String::new, |shift| match shift.interval {
                 Some((low, high)) => {
-                    format!("{} ({} to {})", times(shift.times), times(low), times(high))
+                    format!(
+                        "{} ({} to {})",
+                        format_ratio(shift.times),
+                        format_ratio(low),
+                        format_ratio(high)
+                    )
                 }
-                None => times(shift.times),
+                None => format_ratio(shift.times),
             })
         };
-        let yardstick = row.yardstick.as_deref().map_or_else(String::new, one_line);
+        let yardstick =
+            row.yardstick.as_deref().map_or_else(String::new, replace_control_characters);
         let why = row.reason.as_deref().map_or_else(String::new, |why| format!(": {why}"));
         // A tracer that loses events has less to do: a faster one is reported with its losses.
         let lost = row.lost.filter(|(before, after)| before + after > 0.0);
         let lost = lost.map_or_else(String::new, |(before, after)| {
-            format!(", lost {} (before: {})", percent(after), percent(before))
+            format!(", lost {} (before: {})", format_percent(after), format_percent(before))
         });
-        let last = one_line(&format!("{}{lost}{why}", word(row)));
+        let last = replace_control_characters(&format!("{}{lost}{why}", verdict_word(row)));
         table.row([
-            name(row),
+            format_row_name(row),
             before,
             after,
             row.unit.words().to_owned(),
@@ -161,12 +185,12 @@ fn table(rows: &[&RowChange]) -> String {
     table.text()
 }
 
-fn cell(unit: Unit, median: Option<f64>) -> String {
-    median.map_or_else(|| "·".to_owned(), |median| figure(unit, median))
+fn format_median(unit: Unit, median: Option<f64>) -> String {
+    median.map_or_else(|| "·".to_owned(), |median| format_figure(unit, median))
 }
 
 /// Formats the certainty of the comparison.
-fn sureness(comparison: &Comparison) -> String {
+fn format_certainty(comparison: &Comparison) -> String {
     let compared = comparison.compared;
     let how = format!(
         "{compared} {} compared. Of so many, {:.0} would differ by chance if each were looked \
@@ -176,18 +200,18 @@ fn sureness(comparison: &Comparison) -> String {
          before you believe it. Intervals are of the same kind. \"Relative\" is in terms of what \
          is not\nunder test, in the same rounds: it decides, as it leaves out what the machine \
          did, where the figures\nthemselves have changed that way, too.",
-        plural(compared),
+        row_or_rows(compared),
         comparison.by_chance
     );
-    let words = [can_be_shown(&comparison.reach), (compared > 0).then_some(how)];
+    let words = [format_undetectable_changes(&comparison.reach), (compared > 0).then_some(how)];
     words.into_iter().flatten().collect::<Vec<String>>().join("\n")
 }
 
 /// Formats the changes that could not have been shown, of any size.
-fn can_be_shown(reach: &Reach) -> Option<String> {
+fn format_undetectable_changes(reach: &Reach) -> Option<String> {
     let Reach { rows, blind, rounds, rounds_needed } = *reach;
     let round = if rounds == 1 { "round" } else { "rounds" };
-    let (row, needed) = (plural(rows), format!("{rounds_needed} rounds in each report would"));
+    let (row, needed) = (row_or_rows(rows), format!("{rounds_needed} rounds in each report would"));
     if blind == 0 {
         return None;
     }
@@ -208,6 +232,6 @@ fn can_be_shown(reach: &Reach) -> Option<String> {
 
 /// Replaces control characters: names come from a file, which may hold anything, and must not
 /// control the terminal.
-fn one_line(text: &str) -> String {
+fn replace_control_characters(text: &str) -> String {
     text.chars().take(200).map(|c| if c.is_control() { '?' } else { c }).collect()
 }

@@ -3,48 +3,52 @@
 
 use std::collections::BTreeSet;
 
-use super::panels::{self, Across};
-use super::plot::{Figure, Plot, axis_words, colour};
+use super::panels::{self, PanelScale};
+use super::plot::{Figure, Plot, axis_label, colour_class};
 use super::scale::Scale;
-use crate::figures::figure;
+use crate::figures::format_figure;
 use crate::results::Row;
-use crate::stats::{Quartiles, ends, merged};
+use crate::stats::{Quartiles, merge_equal_figures, scale_ends};
 
 /// Room on the right, for the middle figure and the greatest.
-const FIGURES: f64 = 112.0;
+const FIGURES_WIDTH: f64 = 112.0;
 /// Fewest rounds for a box.
 const ROUNDS_MIN: usize = 6;
 /// Legend of a box.
-const BOX: &str = "half are in the box, far ones are points; middle … greatest";
+const BOX_LEGEND: &str = "half are in the box, far ones are points; middle … greatest";
 
 /// Draws the single events of the rows that have them.
-pub(super) fn of_events(rows: &[&Row]) -> Option<Figure> {
-    draw("Single events, one by one", rows, |row| row.histogram.clone())
+pub(super) fn draw_event_boxes(rows: &[&Row]) -> Option<Figure> {
+    draw_boxes("Single events, one by one", rows, |row| row.histogram.clone())
 }
 
 /// Draws the figures of all rounds.
-pub(super) fn of_rounds(rows: &[&Row]) -> Option<Figure> {
+pub(super) fn draw_round_boxes(rows: &[&Row]) -> Option<Figure> {
     let enough = |row: &&Row| row.samples.iter().flatten().count() >= ROUNDS_MIN;
     let rows: Vec<&Row> = rows.iter().copied().filter(enough).collect();
-    draw("Every round", &rows, |row| {
+    draw_boxes("Every round", &rows, |row| {
         let figures: Vec<(f64, u64)> = row.samples.iter().flatten().map(|one| (*one, 1)).collect();
-        merged(&figures)
+        merge_equal_figures(&figures)
     })
 }
 
-fn draw(title: &str, rows: &[&Row], figures: impl Fn(&Row) -> Vec<(f64, u64)>) -> Option<Figure> {
-    let scale = Scale::covering(rows.iter().flat_map(|row| ends(&figures(row))))?;
-    let about = format!("{}; {BOX}", axis_words(rows.first()?.unit, &scale));
-    let panels = panels::draw(rows, &scale, FIGURES, |plot, across, y, row| {
+fn draw_boxes(
+    title: &str,
+    rows: &[&Row],
+    figures: impl Fn(&Row) -> Vec<(f64, u64)>,
+) -> Option<Figure> {
+    let scale = Scale::covering(rows.iter().flat_map(|row| scale_ends(&figures(row))))?;
+    let about = format!("{}; {BOX_LEGEND}", axis_label(rows.first()?.unit, &scale));
+    let panels = panels::draw_panels(rows, &scale, FIGURES_WIDTH, |plot, across, y, row| {
         draw_row(plot, across, y, row, &figures(row));
     });
     Some(Figure { title: title.to_owned(), about, panels })
 }
 
-fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row, figures: &[(f64, u64)]) {
+fn draw_row(plot: &mut Plot, across: &PanelScale<'_>, y: f64, row: &Row, figures: &[(f64, u64)]) {
     let Some(quarters) = Quartiles::of(figures) else { return };
     let x = |figure| across.x(figure);
-    let class = colour(&row.tracer);
+    let class = colour_class(&row.tracer);
     let middle = y + 9.0;
     let (low, high) = (x(quarters.low), x(quarters.high));
     for (from, to) in [(x(quarters.whiskers.0), low), (high, x(quarters.whiskers.1))] {
@@ -64,6 +68,7 @@ fn draw_row(plot: &mut Plot, across: &Across<'_>, y: f64, row: &Row, figures: &[
         }
     }
     let most = figures.last().map_or(quarters.median, |one| one.0);
-    let words = format!("{} … {}", figure(row.unit, quarters.median), figure(row.unit, most));
+    let words =
+        format!("{} … {}", format_figure(row.unit, quarters.median), format_figure(row.unit, most));
     plot.words("start", (x(most).max(high) + 6.0, y + 13.0), &words);
 }

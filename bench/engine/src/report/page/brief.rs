@@ -3,9 +3,9 @@
 
 use std::fmt::Write as _;
 
-use super::plot::escaped;
+use super::plot::escape_html;
 use super::words;
-use crate::figures::{figure, times_between};
+use crate::figures::{format_figure, format_ratio_with_interval};
 use crate::null_control;
 use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWAY, Verdict};
 
@@ -13,22 +13,22 @@ use crate::results::{Bar, EMPTY_LOOP, Report, Row, RowStatus, SuiteRows, TRACKWA
 const OTHERS_MAX: usize = 12;
 
 /// Suffix of the names of tracers that are loaded and record nothing.
-const OFF: &str = "-off";
+const OFF_SUFFIX: &str = "-off";
 
 /// Draws the whole summary.
-pub(super) fn draw(report: &Report) -> String {
+pub(super) fn draw_summary(report: &Report) -> String {
     let mut html = "<section id=\"brief\">\n<h2>In short</h2>\n".to_owned();
-    html += &headlines(report);
-    html += &controls(report);
-    html += &bars(&report.bars);
-    html += &reasons(report);
+    html += &format_headlines(report);
+    html += &format_controls(report);
+    html += &format_bars(&report.bars);
+    html += &format_missing_figures(report);
     html + "</section>\n"
 }
 
 /// Returns a line for each suite: Trackway next to the others in one case.
-fn headlines(report: &Report) -> String {
+fn format_headlines(report: &Report) -> String {
     let lines: String =
-        report.ordered().filter_map(|(name, suite)| headline(name, suite)).collect();
+        report.ordered().filter_map(|(name, suite)| format_headline(name, suite)).collect();
     if lines.is_empty() {
         return String::new();
     }
@@ -39,12 +39,12 @@ fn headlines(report: &Report) -> String {
     )
 }
 
-fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
-    let rows = in_one_case(suite)?;
+fn format_headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
+    let rows = rows_of_main_case(suite)?;
     let (ours, mut others): (Vec<&Row>, Vec<&Row>) =
         rows.into_iter().partition(|row| row.tracer.starts_with("trackway"));
     // Trackway in its default use; or else a row with a baseline.
-    let is_on = |row: &&&Row| !row.tracer.ends_with(OFF);
+    let is_on = |row: &&&Row| !row.tracer.ends_with(OFF_SUFFIX);
     let chosen = ours
         .iter()
         .find(|row| row.tracer == TRACKWAY)
@@ -61,29 +61,29 @@ fn headline(suite_name: &str, suite: &SuiteRows) -> Option<String> {
         row.median().map_or(f64::MAX, |it| if unit.more_is_better() { -it } else { it })
     };
     // The cost of a tracer that is off, and of the loop alone, is in the figures.
-    if !ours.tracer.ends_with(OFF) {
-        others.retain(|row| !row.tracer.ends_with(OFF) && row.tracer != EMPTY_LOOP);
+    if !ours.tracer.ends_with(OFF_SUFFIX) {
+        others.retain(|row| !row.tracer.ends_with(OFF_SUFFIX) && row.tracer != EMPTY_LOOP);
     }
     others.sort_by(|one, other| good(one).total_cmp(&good(other)));
     let more = others.len().saturating_sub(OTHERS_MAX);
     let mut others: Vec<String> =
-        others.iter().take(OTHERS_MAX).map(|row| comparison(suite, row)).collect();
+        others.iter().take(OTHERS_MAX).map(|row| format_tracer_figure(suite, row)).collect();
     others.extend((more > 0).then(|| format!("and {more} more")));
-    let case = escaped(&words::of_case(&ours.case));
+    let case = escape_html(&words::case_heading(&ours.case));
     let (unit, better) = (unit.words(), unit.which_is_better());
-    let title = escaped(&suite.title);
-    let figure = comparison(suite, ours);
+    let title = escape_html(&suite.title);
+    let figure = format_tracer_figure(suite, ours);
     Some(format!(
         "<tr><td><a href=\"#{}\">{title}</a><br><span class=\"about\">{case}; {unit}, {better}\
          </span><td>{figure}<td>{}\n",
-        escaped(suite_name),
+        escape_html(suite_name),
         others.join(" · ")
     ))
 }
 
 /// Returns the rows of the case that most tracers run: the first of several, and among cases that
 /// differ in a number the one with the greatest.
-fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
+fn rows_of_main_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
     let measured = |row: &&Row| row.spread.is_some() && !row.is_control;
     let count =
         |row: &Row| suite.rows.iter().filter(measured).filter(|it| is_same_case(it, row)).count();
@@ -93,7 +93,7 @@ fn in_one_case(suite: &SuiteRows) -> Option<Vec<&Row>> {
         suite.rows.iter().filter(measured).filter(|row| row.unit == unit).collect();
     let most = candidates.iter().map(|row| count(row)).max()?;
     let first = *candidates.iter().find(|row| count(row) == most)?;
-    let family = |row: &Row| row.x.map(|x| words::family(&row.case, x));
+    let family = |row: &Row| row.x.map(|x| words::case_family(&row.case, x));
     let kin = candidates.iter().filter(|row| count(row) == most && family(row) == family(first));
     let x = |row: &Row| row.x.unwrap_or_default();
     let chosen = match first.x {
@@ -108,27 +108,30 @@ fn is_same_case(one: &Row, other: &Row) -> bool {
 }
 
 /// Formats a tracer with its figure, and its ratio to the baseline.
-fn comparison(suite: &SuiteRows, row: &Row) -> String {
+fn format_tracer_figure(suite: &SuiteRows, row: &Row) -> String {
     let Some(median) = row.median() else { return String::new() };
-    let mut text =
-        format!("{} <strong>{}</strong>", escaped(&row.tracer), figure(row.unit, median));
+    let mut text = format!(
+        "{} <strong>{}</strong>",
+        escape_html(&row.tracer),
+        format_figure(row.unit, median)
+    );
     let other = row.baseline.and_then(|other| suite.rows.get(other));
     if let (Some(ratio), Some(other)) = (row.times, other.filter(|other| other.case == row.case)) {
         let of = match other.tracer.as_str() {
             TRACKWAY => String::new(),
-            other => format!(" of {}", escaped(other)),
+            other => format!(" of {}", escape_html(other)),
         };
         let _ = write!(
             text,
             " <span class=\"about\"><span class=\"times\">{}</span>{of}</span>",
-            times_between(&ratio)
+            format_ratio_with_interval(&ratio)
         );
     }
     text
 }
 
 /// Formats Trackway's goals: missed ones come first.
-fn bars(bars: &[Bar]) -> String {
+fn format_bars(bars: &[Bar]) -> String {
     if bars.is_empty() {
         return String::new();
     }
@@ -148,7 +151,7 @@ fn bars(bars: &[Bar]) -> String {
     ] {
         for bar in bars.iter().filter(|bar| bar.verdict == verdict) {
             let [suite, what, measured] =
-                [&bar.suite, &bar.what, &bar.measured].map(|words| escaped(words));
+                [&bar.suite, &bar.what, &bar.measured].map(|words| escape_html(words));
             let standing = bar.standing();
             let _ = writeln!(
                 html,
@@ -161,9 +164,10 @@ fn bars(bars: &[Bar]) -> String {
 }
 
 /// Formats the controls that differ.
-fn controls(report: &Report) -> String {
-    let line = |line: String| format!("<li class=\"warning\">{}\n", escaped(&line));
-    let lines: String = null_control::differing(report).into_iter().map(line).collect();
+fn format_controls(report: &Report) -> String {
+    let line = |line: String| format!("<li class=\"warning\">{}\n", escape_html(&line));
+    let lines: String =
+        null_control::format_differing_controls(report).into_iter().map(line).collect();
     if lines.is_empty() {
         return lines;
     }
@@ -178,7 +182,7 @@ struct MissingFigures<'a> {
 }
 
 /// Formats the reasons for missing figures, once for each tracer and reason.
-fn reasons(report: &Report) -> String {
+fn format_missing_figures(report: &Report) -> String {
     let mut missing_figures: Vec<MissingFigures<'_>> = Vec::new();
     for (suite, rows) in report.ordered() {
         for (row, count) in rows.reasons() {
@@ -206,15 +210,15 @@ fn reasons(report: &Report) -> String {
         RowStatus::Measured => 1,
         RowStatus::Absent => 2,
     });
-    let lines: String = missing_figures.iter().map(missing_line).collect();
+    let lines: String = missing_figures.iter().map(format_missing_line).collect();
     format!("<h3>What could not be measured</h3>\n<ul class=\"none\">\n{lines}</ul>\n")
 }
 
-fn missing_line(missing: &MissingFigures<'_>) -> String {
-    let suites: Vec<String> = missing.suites.iter().map(|suite| escaped(suite)).collect();
+fn format_missing_line(missing: &MissingFigures<'_>) -> String {
+    let suites: Vec<String> = missing.suites.iter().map(|suite| escape_html(suite)).collect();
     let suites = suites.join(", ");
-    let [tracer, case] = [&missing.row.tracer, &missing.row.case].map(|words| escaped(words));
-    let reason = escaped(missing.row.reason.as_deref().unwrap_or_default());
+    let [tracer, case] = [&missing.row.tracer, &missing.row.case].map(|words| escape_html(words));
+    let reason = escape_html(missing.row.reason.as_deref().unwrap_or_default());
     match (missing.row.status, missing.rows) {
         (RowStatus::Absent, 1) => {
             format!("<li>{tracer}, {case}: absent: {reason} ({suites})\n")
@@ -233,24 +237,24 @@ fn missing_line(missing: &MissingFigures<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::fixtures::{report, row};
+    use crate::results::fixtures::{measured_row, report_of_suite};
     use crate::stats::Ratio;
 
-    fn absent(tracer: &str, reason: &str) -> Row {
+    fn absent_row(tracer: &str, reason: &str) -> Row {
         let reason = Some(reason.to_owned());
-        Row { status: RowStatus::Absent, reason, spread: None, ..row(tracer, "u32", 1.0) }
+        Row { status: RowStatus::Absent, reason, spread: None, ..measured_row(tracer, "u32", 1.0) }
     }
 
     #[test]
     fn ours_stands_beside_others_in_the_case_that_most_do() {
         let with_x = |tracer: &str, x: f64, figure| Row {
             x: Some(x),
-            ..row(tracer, &format!("{x} threads"), figure)
+            ..measured_row(tracer, &format!("{x} threads"), figure)
         };
         let times = Some(Ratio { median: 3.2, interval: Some((3.125, 3.25)) });
         let rows = [
-            row("trackway", "alone", 1.0),
-            row("trackway-off", "alone", 0.5),
+            measured_row("trackway", "alone", 1.0),
+            measured_row("trackway-off", "alone", 0.5),
             with_x("trackway", 1.0, 20.0),
             with_x("rdtsc", 1.0, 9.0),
             with_x("lttng-ust-off", 1.0, 0.3),
@@ -258,7 +262,7 @@ mod tests {
             with_x("trackway", 8.0, 25.0),
             Row { baseline: Some(6), times, ..with_x("lttng-ust", 8.0, 80.0) },
         ];
-        let html = draw(&report("scaling", rows));
+        let html = draw_summary(&report_of_suite("scaling", rows));
         for part in [
             "8 threads; ns/event, less is better",
             "<td>trackway <strong>25.0</strong>",
@@ -272,9 +276,12 @@ mod tests {
     #[test]
     fn controls_that_differ_are_named() {
         let times = |low| Some(Ratio { median: 1.2, interval: Some((low, 1.3)) });
-        let again =
-            Row { is_control: true, times: times(1.1), ..row("trackway again", "u32", 1.0) };
-        let html = |row: &Row| draw(&report("drain", [row.clone()]));
+        let again = Row {
+            is_control: true,
+            times: times(1.1),
+            ..measured_row("trackway again", "u32", 1.0)
+        };
+        let html = |row: &Row| draw_summary(&report_of_suite("drain", [row.clone()]));
         let expected = "<li class=\"warning\">drain: the same twice (trackway again): ×1.200";
         assert!(html(&again).contains(expected), "{}", html(&again));
         assert!(!html(&Row { times: times(0.9), ..again }).contains("Controls"));
@@ -283,10 +290,16 @@ mod tests {
     #[test]
     fn rounds_that_failed_are_told_between_what_failed_and_what_is_absent() {
         let reason = |words: &str| Some(words.to_owned());
-        let now_and_then =
-            Row { reason: reason("too late"), failed_rounds: 2, ..row("bpftrace", "u32", 9.0) };
-        let failed = Row { status: RowStatus::Failed, ..absent("strace", "it shows no event") };
-        let html = draw(&report("size", [absent("perf", "it is not here"), now_and_then, failed]));
+        let now_and_then = Row {
+            reason: reason("too late"),
+            failed_rounds: 2,
+            ..measured_row("bpftrace", "u32", 9.0)
+        };
+        let failed = Row { status: RowStatus::Failed, ..absent_row("strace", "it shows no event") };
+        let html = draw_summary(&report_of_suite(
+            "size",
+            [absent_row("perf", "it is not here"), now_and_then, failed],
+        ));
         let place = |words: &str| html.find(words).expect(words);
         let told = place("bpftrace, u32: measured, but for 2 rounds that failed: too late (size)");
         assert!(place("strace, u32: FAILED") < told && told < place("perf, u32: absent"), "{html}");
@@ -299,11 +312,12 @@ mod tests {
             verdict,
             ..Bar::not_measured(what)
         };
-        let rows = [absent("perf", "it is not installed"), row("trackway", "u32", 20.0)];
-        let mut report = report("tracepoint", rows.clone());
-        report.suites.insert("size".to_owned(), crate::results::fixtures::suite(rows));
+        let rows =
+            [absent_row("perf", "it is not installed"), measured_row("trackway", "u32", 20.0)];
+        let mut report = report_of_suite("tracepoint", rows.clone());
+        report.suites.insert("size".to_owned(), crate::results::fixtures::suite_of_rows(rows));
         report.bars = vec![bar("fast", Verdict::Holds), bar("small", Verdict::Misses)];
-        let html = draw(&report);
+        let html = draw_summary(&report);
         assert!(html.contains("1 hold, 1 are missed, 0 are not decided"), "{html}");
         let place = |words: &str| html.find(words).expect(words);
         assert!(place("small: <strong>1.00") < place("fast: <strong>1.00"));

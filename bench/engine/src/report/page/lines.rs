@@ -1,10 +1,12 @@
 //! Lines: a figure for each x, of each tracer, a plot for each family of cases.
 
-use super::plot::{Figure, HEADING_LETTERS, PANEL, Plot, ROW, clipped, spread_apart};
-use super::scale::{Scale, mark};
+use super::plot::{
+    Figure, HEADING_LETTERS, PANEL_WIDTH, Plot, ROW_HEIGHT, clip_middle, spread_apart,
+};
+use super::scale::{Scale, format_mark};
 use super::strokes::Strokes;
 use super::words;
-use crate::figures::figure;
+use crate::figures::format_figure;
 use crate::results::{Row, SuiteRows};
 
 /// Room around the plot; names are on its right.
@@ -18,14 +20,14 @@ const HEIGHT: f64 = 180.0;
 const NAME_LETTERS: usize = 20;
 
 /// Plots of rows that have an x, and those rows that are in none, because they have one x alone.
-pub(super) fn draw<'a>(
+pub(super) fn draw_lines<'a>(
     suite: &SuiteRows,
     rows: &[&'a Row],
     strokes: &Strokes<'_>,
 ) -> (Option<Figure>, Vec<&'a Row>) {
     let mut families: Vec<(String, Vec<&Row>)> = Vec::new();
     for row in rows {
-        let name = words::family(&row.case, row.x.unwrap_or_default());
+        let name = words::case_family(&row.case, row.x.unwrap_or_default());
         match families.iter_mut().find(|family| family.0 == name) {
             Some(family) => family.1.push(row),
             None => families.push((name, vec![row])),
@@ -33,7 +35,7 @@ pub(super) fn draw<'a>(
     }
     let (mut panels, mut rest) = (Vec::new(), Vec::new());
     for (_, rows) in families {
-        match panel(&suite.x_axis, &rows, strokes) {
+        match draw_panel(&suite.x_axis, &rows, strokes) {
             Some(panel) => panels.push(panel),
             None => rest.extend(rows),
         }
@@ -47,14 +49,14 @@ pub(super) fn draw<'a>(
 }
 
 /// An axis of numbers: numbers that double have equal steps, and zero is one step before the first.
-struct Along {
+struct XAxis {
     marks: Vec<f64>,
     from: f64,
     to: f64,
     doubles: bool,
 }
 
-impl Along {
+impl XAxis {
     fn of(lines: &[(&str, Vec<(f64, f64)>)]) -> Option<Self> {
         let mut marks: Vec<f64> =
             lines.iter().flat_map(|line| &line.1).map(|point| point.0).collect();
@@ -73,12 +75,12 @@ impl Along {
         } else {
             (at - self.from) / (self.to - self.from)
         };
-        LEFT + (PANEL - RIGHT - LEFT) * part
+        LEFT + (PANEL_WIDTH - RIGHT - LEFT) * part
     }
 }
 
 /// Draws a line for each tracer that has figures for two x; `None` if there is none.
-fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
+fn draw_panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     let unit = rows.first()?.unit;
     let mut tracers: Vec<&str> = Vec::new();
     for row in rows {
@@ -88,20 +90,20 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
     }
     let lines: Vec<(&str, Vec<(f64, f64)>)> = tracers
         .iter()
-        .map(|tracer| (*tracer, points(rows, tracer)))
+        .map(|tracer| (*tracer, points_of_tracer(rows, tracer)))
         .filter(|line| line.1.len() > 1)
         .collect();
     let scale = Scale::covering(lines.iter().flat_map(|line| &line.1).map(|point| point.1))?;
-    let along = Along::of(&lines)?;
-    let height = HEIGHT.max(ROW * lines.len() as f64);
-    let (right, bottom) = (PANEL - RIGHT, TOP + height);
-    let title = words::of_family(rows, x_axis);
-    let mut plot = Plot::new(&title, (PANEL, bottom + BOTTOM));
-    plot.heading((0.0, 13.0), &clipped(&title, HEADING_LETTERS));
+    let along = XAxis::of(&lines)?;
+    let height = HEIGHT.max(ROW_HEIGHT * lines.len() as f64);
+    let (right, bottom) = (PANEL_WIDTH - RIGHT, TOP + height);
+    let title = words::family_heading(rows, x_axis);
+    let mut plot = Plot::new(&title, (PANEL_WIDTH, bottom + BOTTOM));
+    plot.heading((0.0, 13.0), &clip_middle(&title, HEADING_LETTERS));
     let y_of = |figure: f64| TOP + height * (1.0 - scale.part(figure));
     for at in scale.marks() {
         plot.line("grid", (LEFT, y_of(at)), (right, y_of(at)));
-        plot.words("end", (LEFT - 6.0, y_of(at) + 4.0), &mark(at));
+        plot.words("end", (LEFT - 6.0, y_of(at) + 4.0), &format_mark(at));
     }
     draw_axis(&mut plot, &along, bottom, &format!("{x_axis}; {} scale", scale.kind()));
     let ends: Vec<f64> =
@@ -116,29 +118,30 @@ fn panel(x_axis: &str, rows: &[&Row], strokes: &Strokes<'_>) -> Option<String> {
         // From the line's end to its name, which may have had to move.
         plot.line("lead", (at.0 + 5.0, at.1), (right + 16.0, y));
         plot.marker(&stroke, (right + 22.0, y));
-        let words = format!("{}  {}", figure(unit, end.1), clipped(tracer, NAME_LETTERS));
+        let words =
+            format!("{}  {}", format_figure(unit, end.1), clip_middle(tracer, NAME_LETTERS));
         plot.words("start", (right + 30.0, y + 4.0), &words);
     }
     Some(plot.finish())
 }
 
 /// Draws the marks of all x, with their meaning.
-fn draw_axis(plot: &mut Plot, along: &Along, bottom: f64, words: &str) {
+fn draw_axis(plot: &mut Plot, along: &XAxis, bottom: f64, words: &str) {
     let mut free = f64::NEG_INFINITY;
     for at in &along.marks {
         let x = along.x(*at);
         plot.line("axis", (x, bottom), (x, bottom + 4.0));
         // Where they are too many, not each has its number.
         if x >= free {
-            plot.words("middle", (x, bottom + 16.0), &mark(*at));
+            plot.words("middle", (x, bottom + 16.0), &format_mark(*at));
             free = x + 28.0;
         }
     }
-    plot.words("middle", (f64::midpoint(LEFT, PANEL - RIGHT), bottom + 32.0), words);
+    plot.words("middle", (f64::midpoint(LEFT, PANEL_WIDTH - RIGHT), bottom + 32.0), words);
 }
 
 /// Returns a tracer's figures in the order of x.
-fn points(rows: &[&Row], tracer: &str) -> Vec<(f64, f64)> {
+fn points_of_tracer(rows: &[&Row], tracer: &str) -> Vec<(f64, f64)> {
     let of_it = rows.iter().filter(|row| row.tracer == tracer);
     let mut points: Vec<(f64, f64)> =
         of_it.filter_map(|row| Some((row.x?, row.median()?))).collect();

@@ -31,31 +31,31 @@ use std::fmt::Write as _;
 use crate::null_control;
 use crate::report::text;
 use crate::results::{Report, Row, RowStatus, SuiteRows};
-use plot::{Figure, escaped};
+use plot::{Figure, escape_html};
 use strokes::Strokes;
 
 /// The style sheet: no script, no font, nothing loaded from elsewhere.
 const STYLE: &str = include_str!("style.css");
 
 /// Returns the page.
-pub fn page(report: &Report) -> String {
+pub fn render_page(report: &Report) -> String {
     let mut html = format!(
         "<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width\">\n\
          <title>What tracing costs</title>\n<style>\n{STYLE}</style>\n<main>\n"
     );
-    html += &head(report);
-    html += &brief::draw(report);
-    html += &contents(report);
+    html += &format_head(report);
+    html += &brief::draw_summary(report);
+    html += &format_contents(report);
     for (name, suite) in report.ordered() {
-        html += &section(name, suite);
+        html += &format_section(name, suite);
     }
-    html += &foot(report);
+    html += &format_foot(report);
     html + "</main>\n</html>\n"
 }
 
-fn head(report: &Report) -> String {
-    let machine = escaped(report.machine.words().trim_end()).replace('\n', "<br>");
+fn format_head(report: &Report) -> String {
+    let machine = escape_html(report.machine.words().trim_end()).replace('\n', "<br>");
     let mut html = format!("<h1>What tracing costs</h1>\n<p class=\"machine\">{machine}</p>\n");
     let partial = "It ended before everything was measured: what there is is below.";
     let quick = "One short round: to see that all works, not for figures.";
@@ -65,14 +65,14 @@ fn head(report: &Report) -> String {
         }
     }
     for note in &report.notes {
-        let (about, text) = (escaped(&note.about), escaped(&note.text));
+        let (about, text) = (escape_html(&note.about), escape_html(&note.text));
         let _ = writeln!(html, "<p class=\"warning\">{about}: {text}</p>");
     }
     html
 }
 
 /// Formats the table of contents, with the outcome of the rows.
-fn contents(report: &Report) -> String {
+fn format_contents(report: &Report) -> String {
     let mut html = "<nav>\n<h2>What was measured</h2>\n<ol>\n".to_owned();
     for (name, suite) in report.ordered() {
         let count = |status| suite.rows.iter().filter(|row: &&Row| row.status == status).count();
@@ -83,28 +83,29 @@ fn contents(report: &Report) -> String {
         if let failed @ 1.. = count(RowStatus::Failed) {
             let _ = write!(words, ", <span class=\"misses\">{failed} failed</span>");
         }
-        let name = escaped(name);
+        let name = escape_html(name);
         let _ = writeln!(
             html,
             "<li><a href=\"#{name}\">{}</a> <code>{name}</code> <span class=\"machine\">{words}\
              </span>",
-            escaped(&suite.title)
+            escape_html(&suite.title)
         );
     }
     html + "</ol>\n<p><a href=\"#how\">How it was measured, and how to read it</a></p>\n</nav>\n"
 }
 
-fn section(name: &str, suite: &SuiteRows) -> String {
-    let (title, repeats) = (escaped(&suite.title), escaped(&suite.repeats));
+fn format_section(name: &str, suite: &SuiteRows) -> String {
+    let (title, repeats) = (escape_html(&suite.title), escape_html(&suite.repeats));
     let mut html = format!(
         "<section id=\"{}\">\n<h2>{title}</h2>\n<p>{} Repeats: {repeats}.</p>\n",
-        escaped(name),
-        sentence(&escaped(&text::method(suite)))
+        escape_html(name),
+        to_sentence(&escape_html(&text::format_method(suite)))
     );
     for row in suite.rows.iter().filter(|row| row.is_control) {
-        if let Some(words) = null_control::line(row) {
-            let class = if null_control::differs(row) { "warning" } else { "machine" };
-            let _ = writeln!(html, "<p class=\"{class}\">{}</p>", sentence(&escaped(&words)));
+        if let Some(words) = null_control::format_control_verdict(row) {
+            let class = if null_control::is_differing_control(row) { "warning" } else { "machine" };
+            let _ =
+                writeln!(html, "<p class=\"{class}\">{}</p>", to_sentence(&escape_html(&words)));
         }
     }
     let units = suite.units();
@@ -114,36 +115,36 @@ fn section(name: &str, suite: &SuiteRows) -> String {
             let _ = writeln!(html, "<h3>In {}</h3>", unit.words());
         }
         let rows = suite.measured_in(*unit);
-        html += &pictures(suite, &rows, &strokes);
-        html += &table::draw(suite, &rows);
+        html += &draw_figures(suite, &rows, &strokes);
+        html += &table::format_tables(suite, &rows);
     }
     html + "</section>\n"
 }
 
 /// Draws all figures of rows of one unit.
-fn pictures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
+fn draw_figures(suite: &SuiteRows, rows: &[&Row], strokes: &Strokes<'_>) -> String {
     let (with_x, without): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.x.is_some());
-    let (by_x, rest) = lines::draw(suite, &with_x, strokes);
+    let (by_x, rest) = lines::draw_lines(suite, &with_x, strokes);
     // Cases with a single x have no line.
     let without: Vec<&Row> =
         rows.iter().copied().filter(|row| without.contains(row) || rest.contains(row)).collect();
     let single: Vec<&Row> = rows.iter().copied().filter(|row| !row.histogram.is_empty()).collect();
     let figures = [
-        stacks::draw(&stacks::of(rows)),
-        bars::draw(&without),
+        stacks::draw_stacks(&stacks::parts_by_tracer(rows)),
+        bars::draw_bars(&without),
         by_x,
-        boxes::of_events(&single),
-        polygons::draw(&single, strokes),
+        boxes::draw_event_boxes(&single),
+        polygons::draw_polygons(&single, strokes),
     ];
-    let draw = |drawn: &Figure| figure(drawn, &suite.command);
+    let draw = |drawn: &Figure| wrap_figure(drawn, &suite.command);
     let html: String = figures.iter().flatten().map(draw).collect();
-    let rounds = boxes::of_rounds(rows).map(|drawn| draw(&drawn)).unwrap_or_default();
-    html + &table::folded("Every round", &rounds)
+    let rounds = boxes::draw_round_boxes(rows).map(|drawn| draw(&drawn)).unwrap_or_default();
+    html + &table::format_folded("Every round", &rounds)
 }
 
-fn figure(drawn: &Figure, command: &str) -> String {
-    let (title, about) = (escaped(&drawn.title), escaped(&drawn.about));
-    let command = escaped(command);
+fn wrap_figure(drawn: &Figure, command: &str) -> String {
+    let (title, about) = (escape_html(&drawn.title), escape_html(&drawn.about));
+    let command = escape_html(command);
     let panels = drawn.panels.concat();
     let is_half = drawn.panels.len() == 1 && !panels.contains("class=\"whole\"");
     let class = if is_half { " class=\"half\"" } else { "" };
@@ -155,14 +156,14 @@ fn figure(drawn: &Figure, command: &str) -> String {
 }
 
 /// Returns words with a point after them.
-fn sentence(words: &str) -> String {
+fn to_sentence(words: &str) -> String {
     let mut letters = words.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
     first + letters.as_str() + "."
 }
 
 /// Notes on the method, for readers who check the figures.
-const METHOD: &str = "\
+const METHOD_NOTES: &str = "\
     <p>Tracers take turns, in an order that is drawn anew for each round. A row's figure is \
     the median of its rounds, ± half of what nine in ten of them span; <em>times</em> is how \
     many times as much it is as the row it is told in terms of, in the same round, with an \
@@ -170,13 +171,13 @@ const METHOD: &str = "\
     dropped. A row whose tracer keeps events is measured only if its own output shows them. \
     Ratios count; nanoseconds of two machines, or of two days, do not.</p>\n";
 
-fn foot(report: &Report) -> String {
-    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{METHOD}");
-    let command = escaped(&report.command.join(" "));
+fn format_foot(report: &Report) -> String {
+    let mut html = format!("<h2 id=\"how\">How it was measured</h2>\n{METHOD_NOTES}");
+    let command = escape_html(&report.command.join(" "));
     let minutes = report.seconds / 60.0;
     let _ = writeln!(html, "<p><code>{command}</code>, {minutes:.1} minutes.</p>\n<p>");
     for (program, version) in &report.versions {
-        let _ = writeln!(html, "{}: {}<br>", escaped(program), escaped(version));
+        let _ = writeln!(html, "{}: {}<br>", escape_html(program), escape_html(version));
     }
     html + "</p>\n"
 }
@@ -184,28 +185,32 @@ fn foot(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::fixtures::{report, row};
+    use crate::results::fixtures::{measured_row, report_of_suite};
 
     /// Adds figures of single events, most of them near `figure`.
-    fn single(row: Row, figure: f64) -> Row {
+    fn with_single_events(row: Row, figure: f64) -> Row {
         let histogram = vec![(figure, 900), (figure + 1.0, 80), (figure * 40.0, 3)];
         let tail = crate::stats::Tail::of(&histogram);
         Row { histogram, tail, ..row }
     }
 
-    fn ended(row: Row, status: RowStatus, reason: &str) -> Row {
+    fn with_status(row: Row, status: RowStatus, reason: &str) -> Row {
         Row { status, reason: Some(reason.to_owned()), spread: None, ..row }
     }
 
     #[test]
     fn pages_hold_figures_reasons_and_commands() {
         let rows = [
-            row("trackway", "u32", 21.0),
-            row("lttng-ust", "u32", 126.0),
-            ended(row("perf", "u32", 1.0), RowStatus::Absent, "<perf> is not installed"),
-            ended(row("strace", "u32", 1.0), RowStatus::Failed, "shows no event"),
+            measured_row("trackway", "u32", 21.0),
+            measured_row("lttng-ust", "u32", 126.0),
+            with_status(
+                measured_row("perf", "u32", 1.0),
+                RowStatus::Absent,
+                "<perf> is not installed",
+            ),
+            with_status(measured_row("strace", "u32", 1.0), RowStatus::Failed, "shows no event"),
         ];
-        let page = page(&report("tracepoint", rows));
+        let page = render_page(&report_of_suite("tracepoint", rows));
         for part in [
             "<section id=\"tracepoint\">",
             ">trackway<",
@@ -226,8 +231,12 @@ mod tests {
     #[test]
     fn ratios_stand_with_their_intervals_where_nothing_is_folded() {
         let times = Some(crate::stats::Ratio { median: 1.2, interval: Some((1.1, 1.3)) });
-        let traced = Row { baseline: Some(0), times, ..row("trackway", "hackbench", 90.0) };
-        let page = page(&report("workload", [row("untraced", "hackbench", 75.0), traced]));
+        let traced =
+            Row { baseline: Some(0), times, ..measured_row("trackway", "hackbench", 90.0) };
+        let page = render_page(&report_of_suite(
+            "workload",
+            [measured_row("untraced", "hackbench", 75.0), traced],
+        ));
         let open = page.split("<details>").next().expect("what is not folded");
         // In short, and in the figure, which is printed.
         assert_eq!(open.matches("×1.20 (1.10–1.30)").count(), 2, "{open}");
@@ -237,28 +246,31 @@ mod tests {
     fn rows_with_x_become_lines() {
         let at = |tracer: &str, x: f64, figure| Row {
             x: Some(x),
-            ..row(tracer, &format!("{x}"), figure)
+            ..measured_row(tracer, &format!("{x}"), figure)
         };
         let rows =
             [at("a", 1.0, 20.0), at("a", 2.0, 21.0), at("b", 1.0, 300.0), at("b", 2.0, 400.0)];
-        let page = page(&report("scaling", rows));
+        let page = render_page(&report_of_suite("scaling", rows));
         assert_eq!(page.matches("<polyline").count(), 2);
         assert!(page.contains(">400.0  b<"), "{page}");
     }
 
     #[test]
     fn lines_leave_nothing_out_that_has_no_x() {
-        let at = |x: f64| Row { x: Some(x), ..row("a", &format!("{x} bytes"), 20.0 + x) };
-        let page = page(&report("paths", [at(1.0), at(2.0), row("a", "by itself", 30.0)]));
+        let at = |x: f64| Row { x: Some(x), ..measured_row("a", &format!("{x} bytes"), 20.0 + x) };
+        let page = render_page(&report_of_suite(
+            "paths",
+            [at(1.0), at(2.0), measured_row("a", "by itself", 30.0)],
+        ));
         assert_eq!((page.matches("<polyline").count(), page.matches("<rect").count()), (1, 1));
         assert!(page.contains(">by itself<"), "{page}");
     }
 
     #[test]
     fn parts_of_an_event_are_one_behind_the_other() {
-        let part = |case: &str, figure| row("a", case, figure);
+        let part = |case: &str, figure| measured_row("a", case, figure);
         let rows = [part("whole event", 30.0), part("site", 10.0), part("clock", 20.0)];
-        let page = page(&report("breakdown", rows));
+        let page = render_page(&report_of_suite("breakdown", rows));
         assert!(page.contains(">1 site 10.0<") && page.contains(">2 clock 20.0<"), "{page}");
         let drawn = page.split("<svg").nth(1).expect("a figure");
         let rects: Vec<[f64; 2]> = drawn
@@ -274,17 +286,20 @@ mod tests {
         let [[first, width], [second, _]] = rects[..] else { panic!("{drawn}") };
         assert!((first + width - second).abs() < 0.2, "{drawn}");
         // Where nothing has parts, there is no such figure.
-        assert!(!self::page(&report("breakdown", [part("site", 10.0)])).contains("1 site"));
+        assert!(
+            !self::render_page(&report_of_suite("breakdown", [part("site", 10.0)]))
+                .contains("1 site")
+        );
     }
 
     #[test]
     fn single_events_have_boxes_polygons_and_columns_of_their_tails() {
         let rows = [
-            single(row("trackway", "u32", 21.0), 21.0),
-            single(row("lttng-ust", "u32", 126.0), 126.0),
-            row("lw-ust", "u32", 30.0),
+            with_single_events(measured_row("trackway", "u32", 21.0), 21.0),
+            with_single_events(measured_row("lttng-ust", "u32", 126.0), 126.0),
+            measured_row("lw-ust", "u32", 30.0),
         ];
-        let page = page(&report("tracepoint", rows));
+        let page = render_page(&report_of_suite("tracepoint", rows));
         assert_eq!(page.matches("<svg").count(), 3, "{page}");
         assert_eq!(page.matches("<polyline").count(), 2);
         for part in ["<th>99.9 %", "<td class=\"figure\">840.0", "Single events, in ns/event"] {
@@ -295,10 +310,12 @@ mod tests {
     #[test]
     fn units_have_tables_of_their_own() {
         let extra = [("bytes <of> an event".to_owned(), 12.5)].into();
-        let bytes =
-            Row { unit: crate::results::Unit::BytesPerEvent, ..row("trackway", "u32", 8.0) };
-        let ns = Row { extra, ..row("trackway", "u32", 21.0) };
-        let page = page(&report("size", [ns, bytes]));
+        let bytes = Row {
+            unit: crate::results::Unit::BytesPerEvent,
+            ..measured_row("trackway", "u32", 8.0)
+        };
+        let ns = Row { extra, ..measured_row("trackway", "u32", 21.0) };
+        let page = render_page(&report_of_suite("size", [ns, bytes]));
         for part in ["<h3>In ns/event</h3>", "<h3>In bytes/event</h3>", "<th>bytes &lt;of&gt; an"] {
             assert!(page.contains(part), "{part}: {page}");
         }
@@ -307,9 +324,10 @@ mod tests {
 
     #[test]
     fn hundreds_of_rows_are_drawn_in_parts() {
-        let rows = (0..300)
-            .map(|one| row(&format!("tracer-{}", one % 50), &format!("case {}", one / 50), 20.0));
-        let page = page(&report("filter", rows));
+        let rows = (0..300).map(|one| {
+            measured_row(&format!("tracer-{}", one % 50), &format!("case {}", one / 50), 20.0)
+        });
+        let page = render_page(&report_of_suite("filter", rows));
         let heights = page.split("viewBox=\"0 0 430 ").skip(1);
         let heights: Vec<f64> = heights
             .map(|rest| {

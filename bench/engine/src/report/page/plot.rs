@@ -5,21 +5,21 @@
 
 use std::fmt::Write as _;
 
-use super::scale::{Scale, mark};
+use super::scale::{Scale, format_mark};
 use super::strokes::Stroke;
 use crate::results::{Row, Unit};
 
 /// Width of a figure that has a line for itself, in pixels.
-pub(super) const WIDTH: f64 = 860.0;
+pub(super) const FIGURE_WIDTH: f64 = 860.0;
 /// Width of a panel, of which two stand side by side.
-pub(super) const PANEL: f64 = 430.0;
+pub(super) const PANEL_WIDTH: f64 = 430.0;
 /// Most characters of its heading.
 pub(super) const HEADING_LETTERS: usize = 64;
 /// From one row to the next.
-pub(super) const ROW: f64 = 18.0;
+pub(super) const ROW_HEIGHT: f64 = 18.0;
 /// Colours of the page by the beginnings of tracers' names: the same in every figure. Others have
 /// the last.
-const FAMILIES: [(&str, &str); 10] = [
+const TRACER_COLOURS: [(&str, &str); 10] = [
     ("trackway", "c0"),
     ("lttng", "c1"),
     ("babeltrace", "c1"),
@@ -49,7 +49,7 @@ pub(super) struct Figure {
 
 /// Rows by their cases, in the order in which these come; a case of many rows is several times
 /// there.
-pub(super) fn by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
+pub(super) fn group_by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     let mut cases: Vec<(&str, Vec<&Row>)> = Vec::new();
     for row in rows {
         let has_room = |case: &&mut (&str, Vec<&Row>)| case.1.len() < ROWS_MAX;
@@ -62,12 +62,12 @@ pub(super) fn by_case<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
 }
 
 /// Returns the label of an axis: `ns/event on a logarithmic scale; less is better`.
-pub(super) fn axis_words(unit: Unit, scale: &Scale) -> String {
+pub(super) fn axis_label(unit: Unit, scale: &Scale) -> String {
     format!("{} on a {} scale; {}", unit.words(), scale.kind(), unit.which_is_better())
 }
 
 /// Returns words that fit: the middle is left out, as names differ at their ends.
-pub(super) fn clipped(words: &str, most: usize) -> String {
+pub(super) fn clip_middle(words: &str, most: usize) -> String {
     let letters: Vec<char> = words.chars().collect();
     if letters.len() <= most {
         return words.to_owned();
@@ -78,7 +78,7 @@ pub(super) fn clipped(words: &str, most: usize) -> String {
 }
 
 /// Lines from the top to the bottom at a scale's figures, and these below.
-pub(super) fn axis_below(
+pub(super) fn draw_axis_below(
     plot: &mut Plot,
     scale: &Scale,
     (left, width): (f64, f64),
@@ -88,17 +88,22 @@ pub(super) fn axis_below(
         let x = left + width * scale.part(at);
         plot.line("grid", (x, top), (x, bottom));
     }
-    mark_along(plot, scale, (left, width), bottom);
+    draw_axis_marks(plot, scale, (left, width), bottom);
 }
 
 /// Draws a scale's figures below an axis: not each, if they are too many.
-pub(super) fn mark_along(plot: &mut Plot, scale: &Scale, (left, width): (f64, f64), bottom: f64) {
+pub(super) fn draw_axis_marks(
+    plot: &mut Plot,
+    scale: &Scale,
+    (left, width): (f64, f64),
+    bottom: f64,
+) {
     let mut free = f64::NEG_INFINITY;
     for at in scale.marks() {
         let x = left + width * scale.part(at);
         plot.line("axis", (x, bottom), (x, bottom + 3.0));
         if x >= free {
-            plot.words("middle", (x, bottom + 15.0), &mark(at));
+            plot.words("middle", (x, bottom + 15.0), &format_mark(at));
             free = x + MARK_WIDTH;
         }
     }
@@ -113,8 +118,8 @@ pub(super) struct Plot {
 impl Plot {
     /// Makes an empty plot of this width and height, with its title in words.
     pub(super) fn new(title: &str, (width, height): (f64, f64)) -> Self {
-        let title = escaped(title);
-        let class = if width > PANEL { " class=\"whole\"" } else { "" };
+        let title = escape_html(title);
+        let class = if width > PANEL_WIDTH { " class=\"whole\"" } else { "" };
         let text = format!(
             "<svg{class} role=\"img\" viewBox=\"0 0 {width} {height:.0}\" \
              aria-label=\"{title}\"><title>{title}</title>\n"
@@ -144,7 +149,7 @@ impl Plot {
 
     /// Words that begin (`start`), end (`end`) or stand (`middle`) at a point.
     pub(super) fn words(&mut self, anchor: &str, (x, y): (f64, f64), words: &str) {
-        let words = escaped(words);
+        let words = escape_html(words);
         let _ = writeln!(
             self.text,
             "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{words}</text>"
@@ -153,7 +158,7 @@ impl Plot {
 
     /// Draws the heading of a panel, from a point on.
     pub(super) fn heading(&mut self, (x, y): (f64, f64), words: &str) {
-        let words = escaped(words);
+        let words = escape_html(words);
         let _ =
             writeln!(self.text, "<text class=\"heading\" x=\"{x:.1}\" y=\"{y:.1}\">{words}</text>");
     }
@@ -188,13 +193,13 @@ impl Plot {
 }
 
 /// Class of a tracer: that of its family.
-pub(super) fn colour(tracer: &str) -> &'static str {
-    let found = FAMILIES.iter().find(|family| tracer.starts_with(family.0));
+pub(super) fn colour_class(tracer: &str) -> &'static str {
+    let found = TRACER_COLOURS.iter().find(|family| tracer.starts_with(family.0));
     found.map_or("c6", |family| family.1)
 }
 
 /// Escapes a text for HTML.
-pub(super) fn escaped(words: &str) -> String {
+pub(super) fn escape_html(words: &str) -> String {
     words.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
@@ -205,13 +210,13 @@ pub(super) fn spread_apart(wanted: &[f64], bottom: f64) -> Vec<f64> {
     order.sort_by(|&a, &b| wanted[a].total_cmp(&wanted[b]));
     let mut places = wanted.to_vec();
     for pair in order.windows(2) {
-        places[pair[1]] = places[pair[1]].max(places[pair[0]] + ROW);
+        places[pair[1]] = places[pair[1]].max(places[pair[0]] + ROW_HEIGHT);
     }
     // Labels that were moved below the plot push the others up again.
     let mut limit = bottom;
     for &at in order.iter().rev() {
         places[at] = places[at].min(limit);
-        limit = places[at] - ROW;
+        limit = places[at] - ROW_HEIGHT;
     }
     places
 }
@@ -222,8 +227,8 @@ mod tests {
 
     #[test]
     fn long_names_keep_their_ends() {
-        assert_eq!(clipped("trackway-lockless-again", 11), "track…again");
-        assert_eq!(clipped("short", 11), "short");
+        assert_eq!(clip_middle("trackway-lockless-again", 11), "track…again");
+        assert_eq!(clip_middle("short", 11), "short");
     }
 
     #[test]
@@ -231,13 +236,16 @@ mod tests {
         for wanted in [vec![100.0, 101.0, 99.0], vec![400.0; 5], vec![60.0, 300.0]] {
             let mut places = spread_apart(&wanted, 400.0);
             places.sort_by(f64::total_cmp);
-            assert!(places.windows(2).all(|pair| pair[1] - pair[0] >= ROW - 1e-9), "{places:?}");
+            assert!(
+                places.windows(2).all(|pair| pair[1] - pair[0] >= ROW_HEIGHT - 1e-9),
+                "{places:?}"
+            );
             assert!(places.iter().all(|place| *place <= 400.0), "{places:?}");
         }
     }
 
     #[test]
     fn what_pages_must_not_take_for_tags_is_escaped() {
-        assert_eq!(escaped("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");
+        assert_eq!(escape_html("a<b & \"c\""), "a&lt;b &amp; &quot;c&quot;");
     }
 }

@@ -13,20 +13,25 @@ impl Scale {
     pub(super) fn covering(figures: impl Iterator<Item = f64>) -> Option<Self> {
         let figures: Vec<f64> = figures.filter(|figure| figure.is_finite()).collect();
         let deepest = figures.iter().copied().fold(0.0, f64::min);
-        let (least, most) = bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
+        let (least, most) =
+            positive_bounds(figures.into_iter()).or((deepest < 0.0).then_some((1.0, 1.0)))?;
         // A difference may be less than zero: by little on a scale of all figures.
         if deepest < -0.01 * most {
-            return Some(Self { from: -nice(-deepest), to: nice(most), is_log: false });
+            return Some(Self {
+                from: -round_up_to_step(-deepest),
+                to: round_up_to_step(most),
+                is_log: false,
+            });
         }
         if most <= 20.0 * least {
-            return Some(Self { from: 0.0, to: nice(most), is_log: false });
+            return Some(Self { from: 0.0, to: round_up_to_step(most), is_log: false });
         }
         Self::decades(least, most)
     }
 
     /// Returns a logarithmic scale for these figures.
     pub(super) fn logarithmic(figures: impl Iterator<Item = f64>) -> Option<Self> {
-        let (least, most) = bounds(figures)?;
+        let (least, most) = positive_bounds(figures)?;
         Self::decades(least, most)
     }
 
@@ -69,7 +74,7 @@ impl Scale {
 }
 
 /// Returns the least and the greatest that a logarithmic scale can show.
-fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+fn positive_bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     let shown = figures.filter(|figure| figure.is_finite() && *figure > 0.0);
     shown.fold(None, |bounds: Option<(f64, f64)>, figure| {
         let (least, most) = bounds.unwrap_or((figure, figure));
@@ -78,14 +83,14 @@ fn bounds(figures: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
 }
 
 /// Returns the next figure above that has one digit, or ends in 5.
-fn nice(figure: f64) -> f64 {
+fn round_up_to_step(figure: f64) -> f64 {
     let power = 10_f64.powf(figure.log10().floor());
     let steps = [1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 5.0, 6.0, 8.0, 10.0];
     steps.iter().map(|step| step * power).find(|nice| *nice >= figure).unwrap_or(10.0 * power)
 }
 
 /// Formats a figure on an axis.
-pub(super) fn mark(figure: f64) -> String {
+pub(super) fn format_mark(figure: f64) -> String {
     let (figure, letter) = match figure.abs() {
         1e9.. => (figure / 1e9, " G"),
         1e6.. => (figure / 1e6, " M"),
@@ -117,7 +122,7 @@ mod tests {
     #[test]
     fn marks_are_short() {
         assert_eq!(
-            (mark(0.25), mark(1200.0), mark(2.5e6)),
+            (format_mark(0.25), format_mark(1200.0), format_mark(2.5e6)),
             ("0.25".into(), "1200".into(), "2.5 M".into())
         );
     }

@@ -1,9 +1,9 @@
 //! Stacks: the parts of one event, one after the other (survey, Figure 10); a bar for each tracer.
 //! Parts have numbers, which refer to the list below the bar, with a figure for each.
 
-use super::plot::{Figure, Plot, WIDTH, axis_below, axis_words, clipped};
+use super::plot::{FIGURE_WIDTH, Figure, Plot, axis_label, clip_middle, draw_axis_below};
 use super::scale::Scale;
-use crate::figures::figure;
+use crate::figures::format_figure;
 use crate::results::{Row, WHOLE_EVENT};
 
 /// Room above the first bar, from one to the next, and below the last.
@@ -27,7 +27,7 @@ const COLOURS: [&str; 10] =
 
 /// Returns, for each tracer whose whole event is among these rows, the parts of the event in their
 /// order: its other rows.
-pub(super) fn of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
+pub(super) fn parts_by_tracer<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
     let is_whole = |row: &&&'a Row| row.case == WHOLE_EVENT;
     let wholes = rows.iter().filter(is_whole).filter(|row| !row.is_control);
     let of_whole = |whole: &&'a Row| {
@@ -38,23 +38,23 @@ pub(super) fn of<'a>(rows: &[&'a Row]) -> Vec<(&'a str, Vec<&'a Row>)> {
 }
 
 /// Draws a bar for each tracer, of its parts in their order; `None` if there is nothing to show.
-pub(super) fn draw(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
-    let most = stacks.iter().map(|stack| sum(&stack.1)).fold(0.0, f64::max);
+pub(super) fn draw_stacks(stacks: &[(&str, Vec<&Row>)]) -> Option<Figure> {
+    let most = stacks.iter().map(|stack| sum_of_medians(&stack.1)).fold(0.0, f64::max);
     let scale = Scale::covering(std::iter::once(most))?;
     let unit = stacks.first()?.1.first()?.unit;
     let title = "One event's parts, one behind the other";
     let bottom = TOP + STEP * stacks.len() as f64;
-    let mut plot = Plot::new(title, (WIDTH, bottom + BOTTOM));
-    let width = WIDTH - NAMES - SUM;
-    axis_below(&mut plot, &scale, (NAMES, width), (TOP, bottom));
+    let mut plot = Plot::new(title, (FIGURE_WIDTH, bottom + BOTTOM));
+    let width = FIGURE_WIDTH - NAMES - SUM;
+    draw_axis_below(&mut plot, &scale, (NAMES, width), (TOP, bottom));
     for (at, (tracer, parts)) in stacks.iter().enumerate() {
         draw_stack(&mut plot, &scale, width, TOP + STEP * at as f64, (tracer, parts));
     }
-    let about = axis_words(unit, &scale);
+    let about = axis_label(unit, &scale);
     Some(Figure { title: title.to_owned(), about, panels: vec![plot.finish()] })
 }
 
-fn sum(parts: &[&Row]) -> f64 {
+fn sum_of_medians(parts: &[&Row]) -> f64 {
     parts.iter().filter_map(|part| part.median()).sum()
 }
 
@@ -65,7 +65,7 @@ fn draw_stack(
     y: f64,
     (tracer, parts): (&str, &[&Row]),
 ) {
-    plot.words("end", (NAMES - 8.0, y + BAR + 12.0), &clipped(tracer, 29));
+    plot.words("end", (NAMES - 8.0, y + BAR + 12.0), &clip_middle(tracer, 29));
     let x = |figure| NAMES + width * scale.part(figure);
     let mut before = 0.0;
     for (number, part) in parts.iter().enumerate() {
@@ -81,13 +81,13 @@ fn draw_stack(
     }
     if let Some(part) = parts.first() {
         let place = (x(before) + 6.0, y + BAR + 12.0);
-        plot.words("start", place, &figure(part.unit, before));
+        plot.words("start", place, &format_figure(part.unit, before));
     }
     let words: Vec<String> = parts
         .iter()
         .enumerate()
         .map(|(at, part)| {
-            let said = figure(part.unit, part.median().unwrap_or_default());
+            let said = format_figure(part.unit, part.median().unwrap_or_default());
             format!("{} {} {said}", at + 1, part.case)
         })
         .collect();

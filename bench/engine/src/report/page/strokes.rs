@@ -1,7 +1,7 @@
 //! Lines of tracers: the colour of the tracer's family, with a combination of dash and marker that
 //! is unique in the suite, so that lines differ on grey paper, too.
 
-use super::plot::colour;
+use super::plot::colour_class;
 use crate::results::TRACKWAY;
 
 /// Number of line styles: one solid, the others dashed.
@@ -91,7 +91,7 @@ impl<'a> Strokes<'a> {
         let number = self.0.iter().position(|known| *known == tracer).unwrap_or(self.0.len());
         // Their product is the least number at which both come round.
         let (dash, shape) = (number % DASHES, Shape::of(number));
-        Stroke { class: format!("{} stroke{dash}", colour(tracer)), shape }
+        Stroke { class: format!("{} stroke{dash}", colour_class(tracer)), shape }
     }
 }
 

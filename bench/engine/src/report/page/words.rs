@@ -19,7 +19,7 @@ const CONTEXTS: [(&str, &str); 3] = [
 ];
 
 /// Returns a case as a heading.
-pub(super) fn of_case(case: &str) -> String {
+pub(super) fn case_heading(case: &str) -> String {
     let known = PAYLOADS.iter().find_map(|(payload, words)| {
         let rest = case.strip_prefix(payload.title())?;
         let is_whole = rest.is_empty() || rest.starts_with(", ") || rest.starts_with(" + ");
@@ -31,9 +31,9 @@ pub(super) fn of_case(case: &str) -> String {
 
 /// Returns the common part of cases that differ in x: their words without the number, of which
 /// there may be one or several.
-pub(super) fn family(case: &str, x: f64) -> String {
+pub(super) fn case_family(case: &str, x: f64) -> String {
     let without = |word: &str| {
-        let number = digits(word);
+        let number = trim_to_digits(word);
         let word = if number.parse() == Ok(x) { word.replacen(number, "", 1) } else { word.into() };
         let (word, comma) = word.strip_suffix(',').map_or((&*word, ""), |word| (word, ","));
         format!("{}{comma}", word.strip_suffix('s').unwrap_or(word))
@@ -43,7 +43,7 @@ pub(super) fn family(case: &str, x: f64) -> String {
 }
 
 /// Returns one heading for such cases: `one u32, 1 to 8 threads`. `axis` is the meaning of x.
-pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
+pub(super) fn family_heading(rows: &[&Row], axis: &str) -> String {
     let with_x = || rows.iter().filter_map(|row| Some((row.x?, *row)));
     let Some((first, _)) = with_x().min_by(|one, other| one.0.total_cmp(&other.0)) else {
         return String::new();
@@ -54,26 +54,26 @@ pub(super) fn of_family(rows: &[&Row], axis: &str) -> String {
     };
     let mut is_said = false;
     let with_both = |word: &str| {
-        if is_said || digits(word).parse() != Ok(last) {
+        if is_said || trim_to_digits(word).parse() != Ok(last) {
             return word.to_owned();
         }
         is_said = true;
-        word.replacen(digits(word), &format!("{first} to {last}"), 1)
+        word.replacen(trim_to_digits(word), &format!("{first} to {last}"), 1)
     };
     let words: Vec<String> = row.case.split(' ').map(with_both).collect();
-    let words = of_case(&words.join(" "));
+    let words = case_heading(&words.join(" "));
     if is_said { words } else { format!("{words}, {first} to {last} {axis}") }
 }
 
 /// Returns the number in a word.
-fn digits(word: &str) -> &str {
+fn trim_to_digits(word: &str) -> &str {
     word.trim_matches(|letter: char| !letter.is_ascii_digit())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::results::fixtures::row;
+    use crate::results::fixtures::measured_row;
 
     #[test]
     fn cases_are_told_in_words() {
@@ -88,25 +88,27 @@ mod tests {
             ("u32s", "u32s"),
             ("getppid", "getppid"),
         ] {
-            assert_eq!(of_case(case), words);
+            assert_eq!(case_heading(case), words);
         }
     }
 
     #[test]
     fn cases_that_differ_in_x_are_a_family() {
-        assert_eq!(family("u32, 1 thread", 1.0), family("u32, 16 threads", 16.0));
-        assert_eq!(family("9 predicates, last false", 9.0), "predicate, last false");
-        assert_ne!(family("u32, 1 thread", 1.0), family("u64, 1 thread", 1.0));
-        assert_eq!(family("str(64)", 64.0), family("str(8)", 8.0));
-        assert_ne!(family("str(64)", 64.0), family("bytes(64)", 64.0));
+        assert_eq!(case_family("u32, 1 thread", 1.0), case_family("u32, 16 threads", 16.0));
+        assert_eq!(case_family("9 predicates, last false", 9.0), "predicate, last false");
+        assert_ne!(case_family("u32, 1 thread", 1.0), case_family("u64, 1 thread", 1.0));
+        assert_eq!(case_family("str(64)", 64.0), case_family("str(8)", 8.0));
+        assert_ne!(case_family("str(64)", 64.0), case_family("bytes(64)", 64.0));
     }
 
     #[test]
     fn families_say_from_where_to_where() {
         let title = |cases: &[(&str, f64)]| {
-            let rows: Vec<Row> =
-                cases.iter().map(|(case, x)| Row { x: Some(*x), ..row("a", case, 1.0) }).collect();
-            of_family(&rows.iter().collect::<Vec<&Row>>(), "bytes")
+            let rows: Vec<Row> = cases
+                .iter()
+                .map(|(case, x)| Row { x: Some(*x), ..measured_row("a", case, 1.0) })
+                .collect();
+            family_heading(&rows.iter().collect::<Vec<&Row>>(), "bytes")
         };
         assert_eq!(
             title(&[("u32, 1 thread", 1.0), ("u32, 8 threads", 8.0)]),

@@ -20,24 +20,24 @@ use trackway_bench_engine::results::{Account, Unit, WHOLE_EVENT};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use super::programs::{Conditions, Linked, Programs, Storage};
+use super::programs::{Conditions, LinkedLibrary, Programs, Storage};
 use super::shared_runs::SharedRuns;
 use crate::tracers::name;
-use observe::{Looped, PERIOD_NS, STEPPED_MORE};
+use observe::{LoopReport, PERIOD_NS, STEPPED_MORE};
 use parts::{Part, PartCounts};
 
 /// Its name.
-const NAME: &str = "breakdown";
+const SUITE_NAME: &str = "breakdown";
 /// File of perf's samples, in the scratch folder.
-const SAMPLES: &str = "parts-samples";
+const SAMPLES_FILE: &str = "parts-samples";
 /// Events of a batch.
-const BATCH: u64 = 10_000;
+const BATCH_EVENTS: u64 = 10_000;
 /// Batches of a timed loop.
-const TIMED: u64 = 120;
+const TIMED_BATCHES: u64 = 120;
 /// Time for which a loop is sampled, in ns; and most batches of it.
 const SAMPLED_NS: f64 = 400e6;
 const SAMPLED_NS_QUICK: f64 = 150e6;
-const SAMPLED_MAX: f64 = 20_000.0;
+const SAMPLED_BATCHES_MAX: f64 = 20_000.0;
 /// Events before those that are stepped through.
 const WARM_UP_EVENTS: u64 = 20_000;
 
@@ -50,26 +50,26 @@ struct TracerVariant {
 
 impl TracerVariant {
     const ALL: [Self; 3] = [
-        Self::new(name::TRACKWAY, Linked::Trackway, false),
-        Self::new(name::TRACKWAY_CLAIM, Linked::Trackway, true),
-        Self::new(name::LTTNG, Linked::Lttng, false),
+        Self::new(name::TRACKWAY, LinkedLibrary::Trackway, false),
+        Self::new(name::TRACKWAY_CLAIM, LinkedLibrary::Trackway, true),
+        Self::new(name::LTTNG, LinkedLibrary::Lttng, false),
     ];
 
-    const fn new(tracer: &'static str, linked: Linked, is_claim: bool) -> Self {
+    const fn new(tracer: &'static str, linked: LinkedLibrary, is_claim: bool) -> Self {
         Self { tracer, conditions: Conditions { linked, storage: Storage::Ring, is_claim } }
     }
 
     const fn program(self) -> &'static str {
         match self.conditions.linked {
-            Linked::Lttng => "parts-lttng",
-            Linked::Trackway | Linked::Nothing => "parts-trackway",
+            LinkedLibrary::Lttng => "parts-lttng",
+            LinkedLibrary::Trackway | LinkedLibrary::Nothing => "parts-trackway",
         }
     }
 }
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Question {
+enum RowKind {
     WholeEvent,
     Part(Part),
     /// The whole, by a run of its own.
@@ -78,7 +78,7 @@ enum Question {
 
 /// The result of a run.
 #[derive(Debug, Clone)]
-struct Observed {
+struct RunResult {
     event_ns: f64,
     /// Part of all samples, by part.
     shares: BTreeMap<Part, f64>,
@@ -90,8 +90,8 @@ struct Observed {
 #[derive(Debug)]
 pub(crate) struct Breakdown {
     programs: Programs,
-    rows: Vec<(TracerVariant, Question)>,
-    runs: SharedRuns<(&'static str, bool), Observed>,
+    rows: Vec<(TracerVariant, RowKind)>,
+    runs: SharedRuns<(&'static str, bool), RunResult>,
     /// Parts of each tracer's event.
     parts: Vec<(&'static str, PartCounts)>,
 }
@@ -114,10 +114,10 @@ impl Breakdown {
         workspace: &Workspace,
         variant: TracerVariant,
         words: &[&str],
-    ) -> Result<(Looped, Account)> {
-        let mut command = self.programs.begin(workspace, variant.conditions, words)?;
+    ) -> Result<(LoopReport, Account)> {
+        let mut command = self.programs.prepare_command(workspace, variant.conditions, words)?;
         let finished = child::run(&mut command, variant.tracer)?;
-        let looped = Looped::parse(&finished.stdout)?;
+        let looped = LoopReport::parse(&finished.stdout)?;
         let account = self.account(workspace, variant, looped.emitted)?;
         Ok((looped, account))
     }
@@ -128,17 +128,17 @@ impl Breakdown {
         variant: TracerVariant,
         emitted: u64,
     ) -> Result<Account> {
-        let account = self.programs.end(workspace, variant.conditions, emitted)?;
+        let account = self.programs.finish_run(workspace, variant.conditions, emitted)?;
         account.ok_or_else(|| Error::output(variant.tracer, "it has recorded nothing"))
     }
 
     /// Times a loop.
-    fn time(&self, workspace: &Workspace, variant: TracerVariant) -> Result<Observed> {
+    fn time(&self, workspace: &Workspace, variant: TracerVariant) -> Result<RunResult> {
         let program = workspace.path(variant.program()).display().to_string();
-        let (timed, batch) = (TIMED.to_string(), BATCH.to_string());
+        let (timed, batch) = (TIMED_BATCHES.to_string(), BATCH_EVENTS.to_string());
         let words = [program.as_str(), "loop", &timed, &batch];
         let (timed, account) = self.run(workspace, variant, &words)?;
-        Ok(Observed { event_ns: timed.event_ns, shares: BTreeMap::new(), samples: 0, account })
+        Ok(RunResult { event_ns: timed.event_ns, shares: BTreeMap::new(), samples: 0, account })
     }
 
     /// Times a loop, and samples it.
@@ -147,18 +147,19 @@ impl Breakdown {
         context: &SuiteContext<'_>,
         variant: TracerVariant,
         parts: &PartCounts,
-    ) -> Result<Observed> {
+    ) -> Result<RunResult> {
         let workspace = context.workspace;
         let program = workspace.path(variant.program()).display().to_string();
         let mut observed = self.time(workspace, variant)?;
         let sampled_ns = if context.settings.quick { SAMPLED_NS_QUICK } else { SAMPLED_NS };
-        let batches = sampled_ns / (observed.event_ns * BATCH as f64);
-        let batches = (batches.clamp(2.0 * TIMED as f64, SAMPLED_MAX) as u64).to_string();
-        let file = workspace.path(SAMPLES);
+        let batches = sampled_ns / (observed.event_ns * BATCH_EVENTS as f64);
+        let batches =
+            (batches.clamp(2.0 * TIMED_BATCHES as f64, SAMPLED_BATCHES_MAX) as u64).to_string();
+        let file = workspace.path(SAMPLES_FILE);
         let (file_name, period) = (file.display().to_string(), PERIOD_NS.to_string());
-        let batch = BATCH.to_string();
+        let batch = BATCH_EVENTS.to_string();
         let words = [program.as_str(), "loop", &batches, &batch];
-        let words = observe::sampled(&file_name, &period, &words);
+        let words = observe::perf_record_command(&file_name, &period, &words);
         let (sampled, became) = self.run(workspace, variant, &words)?;
         observed.account.add(&became);
         let found = sampled.samples(&file)?;
@@ -181,18 +182,22 @@ impl Breakdown {
         let (before, more) = (WARM_UP_EVENTS.to_string(), STEPPED_MORE.to_string());
         let name = program.display().to_string();
         let words = [name.as_str(), "step", &before, &more];
-        let mut command = self.programs.begin(workspace, variant.conditions, &words)?;
-        let mut event = observe::step(&mut command, variant.tracer)?;
+        let mut command = self.programs.prepare_command(workspace, variant.conditions, &words)?;
+        let mut event = observe::step_through_usual_event(&mut command, variant.tracer)?;
         let account = self.account(workspace, variant, WARM_UP_EVENTS + STEPPED_MORE)?;
         if !account.is_complete() {
             let message = format!("events do not add up: {}", account.words());
             return Err(Error::output(variant.tracer, message));
         }
-        observe::name_functions(&mut event, |module| observe::file_of(module, &program))?;
+        observe::name_functions(&mut event, |module| observe::module_file(module, &program))?;
         let parts_of_event = match variant.conditions.linked {
-            Linked::Lttng => parts::of_lttng(&event),
-            Linked::Trackway | Linked::Nothing if !parts::is_named(&event) => return Ok(None),
-            Linked::Trackway | Linked::Nothing => parts::of_ours(&event),
+            LinkedLibrary::Lttng => parts::parts_of_lttng(&event),
+            LinkedLibrary::Trackway | LinkedLibrary::Nothing
+                if !parts::has_function_names(&event) =>
+            {
+                return Ok(None);
+            }
+            LinkedLibrary::Trackway | LinkedLibrary::Nothing => parts::parts_of_trackway(&event),
         };
         Ok(Some(PartCounts::of(&event, &parts_of_event)))
     }
@@ -200,7 +205,7 @@ impl Breakdown {
     /// Prepares a variant; the entry has the reason if that is not possible.
     fn set_up(&mut self, context: &SuiteContext<'_>, variant: TracerVariant) -> Result<Entry> {
         context.progress.show_step(&format!("setting up {}", variant.tracer));
-        if let Some(reason) = missing(context.workspace, variant) {
+        if let Some(reason) = missing_requirement(context.workspace, variant) {
             return Ok(Entry { absent: Some(reason), ..Entry::default() });
         }
         let made = self
@@ -223,7 +228,7 @@ impl Breakdown {
 }
 
 /// Returns the reason why a variant cannot be observed here.
-fn missing(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
+fn missing_requirement(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
     if cfg!(not(target_arch = "x86_64")) {
         return Some("instructions are told apart on x86-64 only".to_owned());
     }
@@ -232,15 +237,16 @@ fn missing(workspace: &Workspace, variant: TracerVariant) -> Option<String> {
             return Some(format!("{program} is not installed"));
         }
     }
-    let reason = Programs::missing(workspace, variant.conditions.linked);
+    let reason = Programs::absence(workspace, variant.conditions.linked);
     reason.or_else(|| sampling_obstacle(workspace))
 }
 
 /// Returns the reason if perf cannot sample a program here.
 fn sampling_obstacle(workspace: &Workspace) -> Option<String> {
-    let (file, period) = (workspace.path(SAMPLES).display().to_string(), PERIOD_NS.to_string());
+    let (file, period) =
+        (workspace.path(SAMPLES_FILE).display().to_string(), PERIOD_NS.to_string());
     let nothing = workspace.tools.nothing().map(|word| word.to_string_lossy());
-    let words = observe::sampled(&file, &period, &[&nothing[0], &nothing[1]]);
+    let words = observe::perf_record_command(&file, &period, &[&nothing[0], &nothing[1]]);
     let mut command = std::process::Command::new(words[0]);
     let tried = child::run(command.args(&words[1..]), "perf record");
     tried.err().map(|error| format!("perf cannot sample here ({error})"))
@@ -249,7 +255,7 @@ fn sampling_obstacle(workspace: &Workspace) -> Option<String> {
 impl Suite for Breakdown {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "Where one event's time goes",
             repeats: "survey, Figure 10",
             unit: Unit::NsPerEvent,
@@ -273,20 +279,18 @@ impl Suite for Breakdown {
         for variant in TracerVariant::ALL.into_iter().filter(is_wanted) {
             let ready = self.set_up(context, variant)?;
             let whole = entries.len();
-            let questions = [Question::WholeEvent].into_iter().chain(Part::ALL.map(Question::Part));
+            let questions = [RowKind::WholeEvent].into_iter().chain(Part::ALL.map(RowKind::Part));
             for question in questions {
                 let (case, baseline) = match question {
-                    Question::Part(part) => (part.words(), Some(whole)),
-                    Question::WholeEvent | Question::Again => {
-                        (WHOLE_EVENT, (whole > 0).then_some(0))
-                    }
+                    RowKind::Part(part) => (part.words(), Some(whole)),
+                    RowKind::WholeEvent | RowKind::Again => (WHOLE_EVENT, (whole > 0).then_some(0)),
                 };
                 entries.push(Entry {
                     tracer: variant.tracer.to_owned(),
                     case: case.to_owned(),
                     records: true,
                     baseline,
-                    command: format!("trackway bench {NAME} --tracers {}", variant.tracer),
+                    command: format!("trackway bench {SUITE_NAME} --tracers {}", variant.tracer),
                     ..ready.clone()
                 });
                 self.rows.push((variant, question));
@@ -295,7 +299,7 @@ impl Suite for Breakdown {
         if let Some(first) = entries.first().filter(|first| first.can_be_measured()).cloned() {
             let tracer = format!("{} again", first.tracer);
             entries.push(Entry { tracer, baseline: Some(0), is_control: true, ..first });
-            self.rows.push((TracerVariant::ALL[0], Question::Again));
+            self.rows.push((TracerVariant::ALL[0], RowKind::Again));
         }
         Ok(entries)
     }
@@ -305,7 +309,7 @@ impl Suite for Breakdown {
         let parts = self.parts.iter().find(|one| one.0 == variant.tracer).map(|one| one.1.clone());
         let parts =
             parts.ok_or_else(|| Error::output(variant.tracer, "its parts are not known"))?;
-        let is_again = question == Question::Again;
+        let is_again = question == RowKind::Again;
         let mut runs = std::mem::replace(&mut self.runs, SharedRuns::new());
         let run = || {
             if is_again {
@@ -314,16 +318,16 @@ impl Suite for Breakdown {
                 self.observe(context, variant, &parts)
             }
         };
-        let observed = runs.take((variant.tracer, is_again), row, run).cloned();
+        let observed = runs.take_or_run((variant.tracer, is_again), row, run).cloned();
         self.runs = runs;
         let observed = observed?;
         let samples = ("samples", observed.samples as f64);
         let (figure, instructions) = match question {
-            Question::WholeEvent | Question::Again => {
+            RowKind::WholeEvent | RowKind::Again => {
                 let all = Part::ALL.iter().map(|part| parts.instructions(*part)).sum();
                 (observed.event_ns, all)
             }
-            Question::Part(part) => {
+            RowKind::Part(part) => {
                 let share = observed.shares.get(&part).copied().unwrap_or_default();
                 (share * observed.event_ns, parts.instructions(part))
             }

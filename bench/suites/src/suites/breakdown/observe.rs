@@ -6,16 +6,16 @@ use std::path::Path;
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::host::child::{self, RunningProgram};
 use trackway_bench_engine::host::ptrace::Tracee;
-use trackway_bench_engine::host::workload::{batches, median_ns, numbers};
+use trackway_bench_engine::host::workload::{median_event_ns, parse_batches, parse_numbers};
 
-use super::parts::{Address, Instruction, PROGRAM};
+use super::parts::{Address, Instruction, PROGRAM_MODULE};
 
 /// Most instructions that are stepped through: a hundred times as many as it takes.
 const STEPS_MAX: u64 = 400_000;
 /// Events that are stepped through, of those that the program has for it.
-const STEPPED: usize = 12;
+const STEPPED_EVENTS: usize = 12;
 /// Most additional events, a limit of the program itself.
 pub(super) const STEPPED_MORE: u64 = 16;
 /// From one sample to the next, in ns.
@@ -61,7 +61,7 @@ impl Modules {
 
 /// The loop that a program reported.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Looped {
+pub(super) struct LoopReport {
     /// ns of an event: the median of the batches.
     pub(super) event_ns: f64,
     /// Events emitted.
@@ -72,21 +72,21 @@ pub(super) struct Looped {
     end_ns: u64,
 }
 
-impl Looped {
+impl LoopReport {
     pub(super) fn parse(output: &str) -> Result<Self> {
         let mut looped = Self::default();
         let mut rest = String::new();
         for line in output.lines() {
             if line.starts_with("loop ") {
-                [looped.begin_ns, looped.end_ns] = numbers(line, "loop")?;
+                [looped.begin_ns, looped.end_ns] = parse_numbers(line, "loop")?;
             } else if !looped.modules.take(line) {
                 rest.push_str(line);
                 rest.push('\n');
             }
         }
-        let batches = batches(&rest)?;
+        let batches = parse_batches(&rest)?;
         looped.emitted = batches.iter().map(|batch| batch.events).sum();
-        looped.event_ns = median_ns(&batches, WARM_UP)?;
+        looped.event_ns = median_event_ns(&batches, WARM_UP)?;
         Ok(looped)
     }
 
@@ -97,7 +97,7 @@ impl Looped {
         let found = child::run(&mut command, "perf script")?;
         let mut samples = BTreeMap::new();
         for line in found.stdout.lines() {
-            let Some((ns, address)) = sample(line) else { continue };
+            let Some((ns, address)) = parse_sample(line) else { continue };
             if (self.begin_ns..self.end_ns).contains(&ns) {
                 *samples.entry(self.modules.find(address)).or_default() += 1;
             }
@@ -110,7 +110,7 @@ impl Looped {
 }
 
 /// Parses time in ns, and address, of a line `SECONDS.NNNNNNNNN:  ADDRESS`.
-fn sample(line: &str) -> Option<(u64, u64)> {
+fn parse_sample(line: &str) -> Option<(u64, u64)> {
     let (time, address) = line.trim().split_once(':')?;
     let (seconds, ns) = time.split_once('.')?;
     let seconds: u64 = seconds.parse().ok()?;
@@ -120,15 +120,22 @@ fn sample(line: &str) -> Option<(u64, u64)> {
 }
 
 /// Returns the command that samples `words`.
-pub(super) fn sampled<'a>(file: &'a str, period: &'a str, words: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn perf_record_command<'a>(
+    file: &'a str,
+    period: &'a str,
+    words: &[&'a str],
+) -> Vec<&'a str> {
     let perf = ["perf", "record", "-q", "-k", "CLOCK_MONOTONIC", "-e", "cpu-clock:u", "-c", period];
     [&perf[..], &["-o", file, "--"], words].concat()
 }
 
 /// Steps through events of a program, which `command` starts and which waits for it; returns the
 /// instructions of the most frequent event.
-pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>> {
-    let mut running = Running::start(command, what)?;
+pub(super) fn step_through_usual_event(
+    command: &mut Command,
+    what: &str,
+) -> Result<Vec<Instruction>> {
+    let mut running = RunningProgram::start(command, what)?;
     let mut modules = Modules::default();
     let [pid, go, entry, area] = loop {
         let line = running.line()?;
@@ -137,10 +144,10 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>
             return Err(Error::output(what, "it ended before it was stepped through"));
         }
         if !modules.take(&line) {
-            break numbers(&line, "step")?;
+            break parse_numbers(&line, "step")?;
         }
     };
-    let stepped = events(pid as u32, go, entry, area, &modules);
+    let stepped = step_through_events(pid as u32, go, entry, area, &modules);
     if stepped.is_err() {
         running.terminate();
     }
@@ -156,7 +163,7 @@ pub(super) fn step(command: &mut Command, what: &str) -> Result<Vec<Instruction>
 }
 
 /// Returns the instructions of some events, each from the loop's first to its last.
-fn events(
+fn step_through_events(
     pid: u32,
     go: u64,
     entry: u64,
@@ -172,7 +179,7 @@ fn events(
         let at = tracee.at()?;
         let is_back = event.as_ref().is_some_and(|(stack, _)| at.stack == stack + 8);
         found.extend(event.take_if(|_| is_back).map(|event| event.1));
-        if found.len() == STEPPED {
+        if found.len() == STEPPED_EVENTS {
             return Ok(found);
         }
         if event.is_none() && at.instruction == entry {
@@ -208,7 +215,7 @@ pub(super) fn name_functions(
         command.args(["-a", "-i", "-f", "-C", "-e", &file]);
         command.args(of_it.iter().map(|one| format!("{:#x}", one.at.1)));
         let found = child::run(&mut command, "addr2line")?;
-        let mut names = functions(&found.stdout);
+        let mut names = parse_functions(&found.stdout);
         if names.len() != of_it.len() {
             let message = format!("{} answers to {} questions", names.len(), of_it.len());
             return Err(Error::output("addr2line", message));
@@ -222,7 +229,7 @@ pub(super) fn name_functions(
 
 /// Parses the functions of each address in addr2line's output: a line with the address, then a line
 /// with a function and one with its place in the source, for each function that it is inlined from.
-fn functions(output: &str) -> Vec<Vec<String>> {
+fn parse_functions(output: &str) -> Vec<Vec<String>> {
     let mut found: Vec<Vec<String>> = Vec::new();
     let mut lines = output.lines();
     while let Some(line) = lines.next() {
@@ -237,9 +244,9 @@ fn functions(output: &str) -> Vec<Vec<String>> {
 }
 
 /// Returns the file of a module, if it is one.
-pub(super) fn file_of(module: &str, program: &Path) -> Option<String> {
+pub(super) fn module_file(module: &str, program: &Path) -> Option<String> {
     match module {
-        PROGRAM => Some(program.display().to_string()),
+        PROGRAM_MODULE => Some(program.display().to_string()),
         name if name.starts_with('/') => Some(name.to_owned()),
         _ => None,
     }
@@ -256,28 +263,28 @@ mod tests {
             output += &format!("batch 0 {batch} 10 {}\n", if batch < 20 { 9000 } else { 200 });
         }
         output += "loop 5 900\n";
-        let looped = Looped::parse(&output).expect("a loop");
+        let looped = LoopReport::parse(&output).expect("a loop");
         assert_eq!((looped.event_ns, looped.emitted), (20.0, 230));
         assert_eq!((looped.begin_ns, looped.end_ns), (5, 900));
         assert_eq!(looped.modules.find(1150), ("/lib/a b.so".to_owned(), 150));
         assert_eq!(looped.modules.find(1200).0, "elsewhere");
-        assert!(Looped::parse("loop 1 2\n").is_err());
+        assert!(LoopReport::parse("loop 1 2\n").is_err());
     }
 
     #[test]
     fn samples_are_read_and_what_is_none_is_not() {
         assert_eq!(
-            sample("60795.892934078:      7f488eb46c2a "),
+            parse_sample("60795.892934078:      7f488eb46c2a "),
             Some((60_795_892_934_078, 0x7f48_8eb4_6c2a))
         );
         for line in ["", "60795.89: 12", "x.123456789: 12", "1.123456789: x", "1.123456789:"] {
-            assert_eq!(sample(line), None, "{line}");
+            assert_eq!(parse_sample(line), None, "{line}");
         }
     }
 
     #[test]
     fn functions_are_read_from_the_innermost_outward() {
         let output = "0x01\ninner\na.rs:1\nouter\nb.rs:2\n0x02\n??\n??:0\n";
-        assert_eq!(functions(output), [vec!["inner", "outer"], vec!["??"]]);
+        assert_eq!(parse_functions(output), [vec!["inner", "outer"], vec!["??"]]);
     }
 }

@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use trackway_bench_engine::host::ptrace::Kind;
+use trackway_bench_engine::host::ptrace::InstructionKind;
 
 /// A part of the work for an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ pub(super) type Address = (String, u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Instruction {
     pub(super) at: Address,
-    pub(super) kind: Kind,
+    pub(super) kind: InstructionKind,
     /// Its first bytes.
     pub(super) code: [u8; 2],
     /// Functions that it is of, the innermost first.
@@ -80,9 +80,9 @@ pub(super) struct Instruction {
 }
 
 /// Module name of the program itself.
-pub(super) const PROGRAM: &str = "program";
+pub(super) const PROGRAM_MODULE: &str = "program";
 /// Name of the program's function with the loop.
-const LOOP: &str = "number";
+const LOOP_FUNCTION: &str = "number";
 
 /// Number of executions of each address by each part.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -121,8 +121,8 @@ impl PartCounts {
 
 /// Returns the part of a function of the program: the loop, or the code that the header generates
 /// for the event.
-fn of_program(functions: &[String]) -> Part {
-    if functions.iter().any(|name| name == LOOP) { Part::Site } else { Part::Staging }
+fn part_of_program(functions: &[String]) -> Part {
+    if functions.iter().any(|name| name == LOOP_FUNCTION) { Part::Site } else { Part::Staging }
 }
 
 fn is_vdso(module: &str) -> bool {
@@ -130,12 +130,12 @@ fn is_vdso(module: &str) -> bool {
 }
 
 /// Returns true if functions have names from the library's debugging information.
-pub(super) fn is_named(event: &[Instruction]) -> bool {
+pub(super) fn has_function_names(event: &[Instruction]) -> bool {
     event.iter().any(|one| one.functions.iter().any(|name| name.contains("trackway_agent::")))
 }
 
 /// Returns the parts of one of Trackway's events.
-pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
+pub(super) fn parts_of_trackway(event: &[Instruction]) -> Vec<Part> {
     let is_in_sequence =
         |one: &Instruction| one.functions.iter().any(|name| name.contains("rseq::commit"));
     // The sequence is written in assembly: comparisons that leave it, the copy's loop, the slot and
@@ -147,12 +147,12 @@ pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
     };
     let (checked, copied) = (last([0x75, 0x85]), last([0x72, 0x82]));
     let part = |(at, one): (usize, &Instruction)| {
-        if one.at.0 == PROGRAM {
-            of_program(&one.functions)
-        } else if is_vdso(&one.at.0) || one.kind == Kind::Clock {
+        if one.at.0 == PROGRAM_MODULE {
+            part_of_program(&one.functions)
+        } else if is_vdso(&one.at.0) || one.kind == InstructionKind::Clock {
             Part::Clock
         } else if !is_in_sequence(one) {
-            one.functions.iter().find_map(|name| of_function(name)).unwrap_or(Part::Session)
+            one.functions.iter().find_map(|name| part_of_function(name)).unwrap_or(Part::Session)
         } else if checked.is_some_and(|checked| at <= checked) {
             Part::Reserve
         } else if copied.is_some_and(|copied| at <= copied) {
@@ -161,14 +161,14 @@ pub(super) fn of_ours(event: &[Instruction]) -> Vec<Part> {
             Part::Commit
         }
     };
-    with_waits(event, event.iter().enumerate().map(part).collect())
+    extend_over_stalls(event, event.iter().enumerate().map(part).collect())
 }
 
 /// Adds the instructions right after an instruction that stalls the processor to its part: samples
 /// of the stall fall on them.
-fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
+fn extend_over_stalls(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
     for (at, one) in event.iter().enumerate().rev() {
-        if one.kind != Kind::Plain && at + 1 < parts.len() {
+        if one.kind != InstructionKind::Plain && at + 1 < parts.len() {
             parts[at + 1] = parts[at];
         }
     }
@@ -176,7 +176,7 @@ fn with_waits(event: &[Instruction], mut parts: Vec<Part>) -> Vec<Part> {
 }
 
 /// Returns the part that a function of the library belongs to, if there is one.
-fn of_function(name: &str) -> Option<Part> {
+fn part_of_function(name: &str) -> Option<Part> {
     let parts = [
         ("::now::", Part::Clock),
         ("trackway_sys::clock", Part::Clock),
@@ -193,22 +193,22 @@ fn of_function(name: &str) -> Option<Part> {
 }
 
 /// Returns the parts of one of LTTng-UST's events.
-pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
+pub(super) fn parts_of_lttng(event: &[Instruction]) -> Vec<Part> {
     // Calls of the program's, one after another: from where it is left to where it is come back to.
     let mut calls: Vec<std::ops::Range<usize>> = Vec::new();
-    for (at, _) in event.iter().enumerate().filter(|(_, one)| one.at.0 != PROGRAM) {
+    for (at, _) in event.iter().enumerate().filter(|(_, one)| one.at.0 != PROGRAM_MODULE) {
         match calls.last_mut().filter(|call| call.end == at) {
             Some(call) => call.end = at + 1,
             None => calls.push(at..at + 1),
         }
     }
     let is_of_probe =
-        |call: &&std::ops::Range<usize>| event[(*call).clone()].iter().any(is_of_buffer);
+        |call: &&std::ops::Range<usize>| event[(*call).clone()].iter().any(is_in_buffer_library);
     let of_probe: Vec<std::ops::Range<usize>> = calls.iter().filter(is_of_probe).cloned().collect();
     let mut parts: Vec<Part> = event
         .iter()
         .map(|one| match one.at.0.as_str() {
-            PROGRAM => of_program(&one.functions),
+            PROGRAM_MODULE => part_of_program(&one.functions),
             _ => Part::Session,
         })
         .collect();
@@ -220,22 +220,23 @@ pub(super) fn of_lttng(event: &[Instruction]) -> Vec<Part> {
         };
         parts[call.clone()].fill(part);
         // An atomic instruction reserves the space; the rest of the call is the header.
-        let locked = event[call.clone()].iter().rposition(|one| one.kind == Kind::Locked);
+        let locked =
+            event[call.clone()].iter().rposition(|one| one.kind == InstructionKind::Locked);
         if let Some(locked) = locked.filter(|_| number == 0) {
             parts[call.start + locked + 1..call.end].fill(Part::Header);
         }
     }
     for (part, one) in parts.iter_mut().zip(event) {
         let is_clock = one.functions.iter().any(|name| name.contains("clock_gettime"));
-        if is_vdso(&one.at.0) || (is_clock && one.at.0 != PROGRAM) {
+        if is_vdso(&one.at.0) || (is_clock && one.at.0 != PROGRAM_MODULE) {
             *part = Part::Clock;
         }
     }
-    with_waits(event, parts)
+    extend_over_stalls(event, parts)
 }
 
 /// Returns true if an instruction belongs to the library of the buffers.
-fn is_of_buffer(one: &Instruction) -> bool {
+fn is_in_buffer_library(one: &Instruction) -> bool {
     one.at.0.contains("liblttng-ust.so")
 }
 
@@ -243,11 +244,11 @@ fn is_of_buffer(one: &Instruction) -> bool {
 mod tests {
     use super::*;
 
-    fn one(module: &str, address: u64, functions: &[&str]) -> Instruction {
+    fn test_instruction(module: &str, address: u64, functions: &[&str]) -> Instruction {
         let functions = functions.iter().map(|&name| name.to_owned()).collect();
         Instruction {
             at: (module.to_owned(), address),
-            kind: Kind::Plain,
+            kind: InstructionKind::Plain,
             code: [0x90; 2],
             functions,
         }
@@ -258,26 +259,30 @@ mod tests {
         let library = "libtrackway.so";
         let in_sequence = |address, code| Instruction {
             code,
-            ..one(library, address, &["trackway_ring::rseq::commit", "emit"])
+            ..test_instruction(library, address, &["trackway_ring::rseq::commit", "emit"])
         };
         let event = [
-            one(PROGRAM, 1, &["number"]),
-            one(PROGRAM, 2, &["trackway_emit_lab_DOT_number"]),
-            one(library, 3, &["trackway_agent::emit::fast_path::emit"]),
-            one(
+            test_instruction(PROGRAM_MODULE, 1, &["number"]),
+            test_instruction(PROGRAM_MODULE, 2, &["trackway_emit_lab_DOT_number"]),
+            test_instruction(library, 3, &["trackway_agent::emit::fast_path::emit"]),
+            test_instruction(
                 library,
                 4,
-                &["trackway_sys::clock::tsc", "trackway_agent::emit::timestamp::from_line"],
+                &["trackway_sys::clock::read_tsc", "trackway_agent::emit::timestamp::from_line"],
             ),
-            one(library, 5, &["core::x", "trackway_ring::writer::<impl Region>::plan_record"]),
-            one(library, 6, &["trackway_ring::writer::write_header"]),
+            test_instruction(
+                library,
+                5,
+                &["core::x", "trackway_ring::writer::<impl Region>::plan_record"],
+            ),
+            test_instruction(library, 6, &["trackway_ring::writer::write_header"]),
             in_sequence(7, [0x75, 0x10]),
             in_sequence(8, [0x48, 0x8b]),
             in_sequence(9, [0x72, 0xf0]),
             in_sequence(10, [0x4d, 0x89]),
         ];
         assert_eq!(
-            of_ours(&event),
+            parts_of_trackway(&event),
             [
                 Part::Site,
                 Part::Staging,
@@ -296,22 +301,25 @@ mod tests {
     #[test]
     fn lttngs_are_told_by_calls() {
         let (buffer, common) = ("/lib/liblttng-ust.so.1", "/lib/liblttng-ust-tracepoint.so.1");
-        let probe = |address| one(PROGRAM, address, &["lttng_ust__event_probe__lab___number"]);
-        let locked = Instruction { kind: Kind::Locked, ..one(buffer, 5, &["??"]) };
+        let probe = |address| {
+            test_instruction(PROGRAM_MODULE, address, &["lttng_ust__event_probe__lab___number"])
+        };
+        let locked =
+            Instruction { kind: InstructionKind::Locked, ..test_instruction(buffer, 5, &["??"]) };
         let event = [
-            one(PROGRAM, 1, &["number"]),
-            one(common, 2, &["lttng_ust_tp_rcu_read_lock"]),
+            test_instruction(PROGRAM_MODULE, 1, &["number"]),
+            test_instruction(common, 2, &["lttng_ust_tp_rcu_read_lock"]),
             probe(3),
-            one(buffer, 4, &["??"]),
-            one("linux-vdso.so.1", 4, &["??"]),
+            test_instruction(buffer, 4, &["??"]),
+            test_instruction("linux-vdso.so.1", 4, &["??"]),
             locked,
-            one(buffer, 6, &["??"]),
-            one(buffer, 7, &["??"]),
+            test_instruction(buffer, 6, &["??"]),
+            test_instruction(buffer, 7, &["??"]),
             probe(7),
-            one(buffer, 8, &["??"]),
+            test_instruction(buffer, 8, &["??"]),
             probe(9),
-            one(buffer, 10, &["??"]),
-            one(PROGRAM, 11, &["number"]),
+            test_instruction(buffer, 10, &["??"]),
+            test_instruction(PROGRAM_MODULE, 11, &["number"]),
         ];
         let expected = [
             Part::Site,
@@ -328,12 +336,17 @@ mod tests {
             Part::Commit,
             Part::Site,
         ];
-        assert_eq!(of_lttng(&event), expected);
+        assert_eq!(parts_of_lttng(&event), expected);
     }
 
     #[test]
     fn samples_are_shared_among_the_parts_that_go_through_and_none_is_hidden() {
-        let event = [one("a", 1, &[]), one("a", 1, &[]), one("a", 1, &[]), one("a", 2, &[])];
+        let event = [
+            test_instruction("a", 1, &[]),
+            test_instruction("a", 1, &[]),
+            test_instruction("a", 1, &[]),
+            test_instruction("a", 2, &[]),
+        ];
         let parts = PartCounts::of(&event, &[Part::Copy, Part::Copy, Part::Commit, Part::Clock]);
         assert_eq!((parts.instructions(Part::Copy), parts.instructions(Part::Site)), (2, 0));
         let mut shares = BTreeMap::new();

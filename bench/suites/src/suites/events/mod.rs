@@ -20,7 +20,7 @@ use trackway_bench_engine::tracer::{Availability, Tracer};
 use crate::tracers::{self, baseline, name};
 use turn::Turn;
 
-pub(crate) use turn::{THREADS, of_batches};
+pub(crate) use turn::{THREADS, sample_of_batches};
 
 /// A row: the tracer and its turn.
 #[derive(Debug, Clone, Copy)]
@@ -142,13 +142,13 @@ impl Suite for Events {
     fn tracers(&self) -> Vec<&'static str> {
         let turns = (self.turns)(1);
         let has_rows = |tracer: &dyn Tracer| turns.iter().any(|turn| turn.is_for(tracer));
-        let all = tracers::all();
+        let all = tracers::all_tracers();
         let all = all.iter().filter(|tracer| (self.takes)(tracer.name()));
         all.filter(|tracer| has_rows(tracer.as_ref())).map(|tracer| tracer.name()).collect()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        self.tracers = tracers::all();
+        self.tracers = tracers::all_tracers();
         self.tracers.retain(|tracer| (self.takes)(tracer.name()));
         let mut kept = self.taking_part(context.settings).into_iter();
         self.tracers.retain(|_| kept.next().unwrap_or(false));
@@ -241,7 +241,7 @@ mod tests {
     fn what_others_are_told_in_terms_of_takes_part_where_it_does() {
         let taking_part = |word: &str| -> Vec<&str> {
             let mut suite = Events::tracepoint();
-            suite.tracers = tracers::all();
+            suite.tracers = tracers::all_tracers();
             let settings = Settings { tracers: vec![word.to_owned()], ..Settings::default() };
             let kept = suite.taking_part(&settings);
             let names = suite.tracers.iter().map(|one| one.name()).zip(kept);

@@ -1,10 +1,10 @@
 //! The measurement of a tracer in one turn, and its amount.
 
-use trackway_bench_engine::case::{Case, Mode, Plan};
+use trackway_bench_engine::case::{BatchPlan, BufferState, Case};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::{self, Batch};
 use trackway_bench_engine::results::{Account, Unit};
-use trackway_bench_engine::single_events::Singles;
+use trackway_bench_engine::single_events::SingleEvents;
 use trackway_bench_engine::stats::Spread;
 use trackway_bench_engine::suite::{Sample, SuiteContext};
 use trackway_bench_engine::tracer::{Flow, Tracer};
@@ -45,9 +45,9 @@ pub(crate) const MEAN: &str = "mean with interruptions";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turn {
     /// Batches of a case: ns of an event.
-    Batches(Case, Mode),
+    Batches(Case, BufferState),
     /// Events of a case one by one: ns of an event.
-    Singles(Case, Mode),
+    Singles(Case, BufferState),
     /// Events of a case step by step: instructions of an event.
     Steps(Case),
     /// Starts of its program: µs.
@@ -60,21 +60,21 @@ pub(super) enum Turn {
 impl Turn {
     pub(super) fn words(self) -> String {
         match self {
-            Self::Batches(case, Mode::Overwrite) => case.words(),
+            Self::Batches(case, BufferState::Overwrite) => case.words(),
             Self::Batches(case, mode) => format!("{}, {}", case.payload.title(), mode.words()),
             Self::Singles(case, mode) => {
                 format!("{}, single events, {}", case.payload.title(), mode.words())
             }
             Self::Steps(case) => format!("{}, instructions", case.payload.title()),
             Self::Starts => "spawn, run, wait".to_owned(),
-            Self::Flow(bytes) => format!("two threads, {} MiB a CPU", mebibytes(bytes)),
+            Self::Flow(bytes) => format!("two threads, {} MiB a CPU", to_mebibytes(bytes)),
         }
     }
 
     /// Returns the memory of the buffers of each CPU, in MiB, if rows differ in it.
     pub(super) fn memory(self) -> Option<f64> {
         match self {
-            Self::Flow(bytes) => Some(mebibytes(bytes)),
+            Self::Flow(bytes) => Some(to_mebibytes(bytes)),
             _ => None,
         }
     }
@@ -92,7 +92,7 @@ impl Turn {
         let name = tracer.name();
         let has = |case: &Case, mode| tracer.supports(case) && tracer.modes().contains(&mode);
         match self {
-            Self::Batches(case, Mode::Overwrite) => tracer.supports(&case),
+            Self::Batches(case, BufferState::Overwrite) => tracer.supports(&case),
             Self::Batches(case, mode) => tracer.records() && has(&case, mode),
             // Events that take less than the clock's resolution are measured in loops only. So are
             // bindings, which have the same events.
@@ -101,7 +101,7 @@ impl Turn {
                 has(&case, mode) && !name.ends_with("-off") && name != name::EMPTY && !is_bound
             }
             // The kernel's work for an event is not in the program's instructions.
-            Self::Steps(case) => has(&case, Mode::Overwrite) && !tracers::is_external(name),
+            Self::Steps(case) => has(&case, BufferState::Overwrite) && !tracers::is_external(name),
             Self::Starts => tracer.starts_programs(),
             // The dependence on memory is measured for one variant of Trackway and of LTTng.
             Self::Flow(bytes) => {
@@ -115,50 +115,51 @@ impl Turn {
     pub(super) fn run(self, tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
         let quick = context.settings.quick;
         match self {
-            Self::Batches(case, Mode::Overwrite) => {
-                let plan = Plan { warm_up: 20, batches: if quick { 20 } else { 120 } };
+            Self::Batches(case, BufferState::Overwrite) => {
+                let plan = BatchPlan { warm_up: 20, batches: if quick { 20 } else { 120 } };
                 let batches = tracer.run(context.workspace, &case, &plan)?;
                 let account = tracer.read_back(context.workspace)?;
-                let sample = Sample { account, ..of_batches(&batches, &plan)? };
+                let sample = Sample { account, ..sample_of_batches(&batches, &plan)? };
                 // A thread alone is hardly ever interrupted within a batch.
                 let is_alone = case.threads == 1;
                 let extra = if is_alone { Vec::new() } else { sample.extra };
                 Ok(Sample { extra, ..sample })
             }
             Self::Batches(case, mode) => {
-                let plan = Plan { warm_up: 5, batches: if quick { 20 } else { 60 } };
-                let rest_us = if mode == Mode::Steady { REST_US } else { 0 };
+                let plan = BatchPlan { warm_up: 5, batches: if quick { 20 } else { 60 } };
+                let rest_us = if mode == BufferState::Steady { REST_US } else { 0 };
                 let pace = (BATCH_EVENTS, rest_us);
                 let arguments = paced_arguments(tracer.work(&case), &case, &plan, pace);
                 let output = tracer.emit(context.workspace, &case, mode, &arguments)?;
-                let batches = workload::batches(&output)?;
-                let emitted = workload::emitted_by_thread(&batches);
+                let batches = workload::parse_batches(&output)?;
+                let emitted = workload::count_events_by_thread(&batches);
                 let account = tracer.account(context.workspace, &emitted)?;
-                nothing_lost(tracer.name(), account.as_ref())?;
-                Ok(Sample { account, extra: Vec::new(), ..of_batches(&batches, &plan)? })
+                check_nothing_lost(tracer.name(), account.as_ref())?;
+                Ok(Sample { account, extra: Vec::new(), ..sample_of_batches(&batches, &plan)? })
             }
-            Self::Singles(case, mode) => singles(tracer, context, &case, mode),
+            Self::Singles(case, mode) => sample_single_events(tracer, context, &case, mode),
             Self::Steps(case) => {
                 let numbers = [STEPS_WARM, STEPS_EVENTS].map(|number| number.to_string());
-                let arguments = words(["steps", tracer.work(&case)], numbers);
-                let output = tracer.emit(context.workspace, &case, Mode::Overwrite, &arguments)?;
-                let figure = workload::instructions(&output)?;
+                let arguments = join_arguments(["steps", tracer.work(&case)], numbers);
+                let output =
+                    tracer.emit(context.workspace, &case, BufferState::Overwrite, &arguments)?;
+                let figure = workload::parse_instructions_per_event(&output)?;
                 let account =
                     tracer.account(context.workspace, &[STEPS_WARM + 3 * STEPS_EVENTS])?;
                 Ok(Sample { figure, account, ..Sample::default() })
             }
-            Self::Starts => starts(tracer, context),
+            Self::Starts => sample_starts(tracer, context),
             Self::Flow(bytes) => {
                 let ms = if quick { FLOW_MS_QUICK } else { FLOW_MS };
                 let flow = tracer.stream(context.workspace, bytes, ms)?;
-                Ok(of_flow(&flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?))
+                Ok(sample_of_flow(&flow.ok_or_else(|| Error::output(tracer.name(), "no stream"))?))
             }
         }
     }
 }
 
 /// Returns the sample of a flow: events per second until all were written, and the extra figures.
-fn of_flow(flow: &Flow) -> Sample {
+fn sample_of_flow(flow: &Flow) -> Sample {
     let (recorded, emitted) = (flow.account.recorded as f64, flow.account.emitted as f64);
     let extra = vec![
         (EMITTED, emitted / flow.emitting_seconds),
@@ -170,16 +171,16 @@ fn of_flow(flow: &Flow) -> Sample {
     Sample { figure, account: Some(flow.account), extra, ..Sample::default() }
 }
 
-fn mebibytes(bytes: u64) -> f64 {
+fn to_mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-fn words(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<String> {
+fn join_arguments(first: [&str; 2], numbers: impl IntoIterator<Item = String>) -> Vec<String> {
     first.map(str::to_owned).into_iter().chain(numbers).collect()
 }
 
 /// Checks that no event is lost: buffers have room for all, or time to drain them.
-fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
+fn check_nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
     match account {
         Some(account) if account.lost + account.overwritten > 0 => {
             Err(Error::output(tracer, format_args!("events were lost: {}", account.words())))
@@ -188,31 +189,31 @@ fn nothing_lost(tracer: &str, account: Option<&Account>) -> Result<()> {
     }
 }
 
-fn singles(
+fn sample_single_events(
     tracer: &mut dyn Tracer,
     context: &SuiteContext<'_>,
     case: &Case,
-    mode: Mode,
+    mode: BufferState,
 ) -> Result<Sample> {
     let (warm, turns, events, rest_us) = match mode {
-        Mode::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
+        BufferState::Overwrite => (ROUND_EVENTS, 20, 5000, 0),
         // More events than the buffers hold: those that are not lost were drained meanwhile.
-        Mode::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
-        Mode::Producer => (BATCH_EVENTS, 20, 5000, 0),
+        BufferState::Steady => (BATCH_EVENTS, 120, 5000, REST_US),
+        BufferState::Producer => (BATCH_EVENTS, 20, 5000, 0),
     };
     let turns = if context.settings.quick { turns / 5 } else { turns };
     let numbers = [warm, turns, events, rest_us].map(|number| number.to_string());
-    let arguments = words(["singles", tracer.work(case)], numbers);
+    let arguments = join_arguments(["singles", tracer.work(case)], numbers);
     let output = tracer.emit(context.workspace, case, mode, &arguments)?;
-    let singles = Singles::parse(&output, turns * events)?;
+    let singles = SingleEvents::parse(&output, turns * events)?;
     let account = tracer.account(context.workspace, &[warm + turns * events])?;
-    if mode != Mode::Overwrite {
-        nothing_lost(tracer.name(), account.as_ref())?;
+    if mode != BufferState::Overwrite {
+        check_nothing_lost(tracer.name(), account.as_ref())?;
     }
     Ok(Sample { account, ..singles.sample() })
 }
 
-fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
+fn sample_starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample> {
     let count = if context.settings.quick { STARTS_QUICK } else { STARTS };
     let starts = tracer.starts(context.workspace, count)?;
     // The fastest: a start that the machine interrupts takes several times as long.
@@ -225,11 +226,11 @@ fn starts(tracer: &mut dyn Tracer, context: &SuiteContext<'_>) -> Result<Sample>
 
 /// Returns ns of an event over the counted batches: the median, which excludes interrupted batches,
 /// and as an extra figure the mean, which includes them.
-pub(crate) fn of_batches(batches: &[Batch], plan: &Plan) -> Result<Sample> {
+pub(crate) fn sample_of_batches(batches: &[Batch], plan: &BatchPlan) -> Result<Sample> {
     let counted = || batches.iter().filter(|batch| batch.number >= plan.warm_up);
     let all_ns: f64 = counted().map(|batch| batch.ns as f64).sum();
     let events: f64 = counted().map(|batch| batch.events as f64).sum();
-    let figure = workload::median_ns(batches, plan.warm_up)?;
+    let figure = workload::median_event_ns(batches, plan.warm_up)?;
     Ok(Sample { figure, extra: vec![(MEAN, all_ns / events)], ..Sample::default() })
 }
 
@@ -241,26 +242,33 @@ mod tests {
     #[test]
     fn batches_of_the_warm_up_do_not_count() {
         let batch = |number, ns| Batch { thread: 0, number, events: 10, ns };
-        let plan = Plan { warm_up: 1, batches: 3 };
+        let plan = BatchPlan { warm_up: 1, batches: 3 };
         let batches = [batch(0, 9000), batch(1, 200), batch(2, 300), batch(3, 1000)];
-        let sample = of_batches(&batches, &plan).expect("three");
+        let sample = sample_of_batches(&batches, &plan).expect("three");
         assert_eq!((sample.figure, sample.extra), (30.0, vec![(MEAN, 50.0)]));
-        assert!(of_batches(&batches[..1], &plan).is_err());
+        assert!(sample_of_batches(&batches[..1], &plan).is_err());
     }
 
     #[test]
     fn turns_are_for_tracers_that_have_them() {
         let one = Case::SIMPLEST;
         let for_each = |turn: Turn| {
-            let tracers: [&dyn Tracer; 4] =
-                [&Baseline::Empty, &Baseline::LwUst, &Trackway::off(), &Trackway::by_claim()];
+            let tracers: [&dyn Tracer; 4] = [
+                &Baseline::Empty,
+                &Baseline::LwUst,
+                &Trackway::without_session(),
+                &Trackway::by_claim(),
+            ];
             tracers.map(|tracer| turn.is_for(tracer))
         };
-        assert_eq!(for_each(Turn::Batches(one, Mode::Overwrite)), [true; 4]);
-        assert_eq!(for_each(Turn::Batches(one, Mode::Steady)), [false, false, false, true]);
-        assert_eq!(for_each(Turn::Singles(one, Mode::Overwrite)), [false, true, false, true]);
+        assert_eq!(for_each(Turn::Batches(one, BufferState::Overwrite)), [true; 4]);
+        assert_eq!(for_each(Turn::Batches(one, BufferState::Steady)), [false, false, false, true]);
+        assert_eq!(
+            for_each(Turn::Singles(one, BufferState::Overwrite)),
+            [false, true, false, true]
+        );
         assert_eq!(for_each(Turn::Steps(one)), [true; 4]);
-        assert!(!Turn::Singles(one, Mode::Overwrite).is_for(&Trackway::rust()));
+        assert!(!Turn::Singles(one, BufferState::Overwrite).is_for(&Trackway::rust()));
         assert!(Turn::Steps(one).is_for(&Trackway::rust()));
     }
 
@@ -269,20 +277,23 @@ mod tests {
         let account = Account { emitted: 4000, recorded: 3000, lost: 1000, ..Account::default() };
         let flow =
             Flow { emitting_seconds: 1.0, written_seconds: 1.5, fsync_seconds: 0.5, account };
-        let sample = of_flow(&flow);
+        let sample = sample_of_flow(&flow);
         assert_eq!((sample.figure, sample.account), (2000.0, Some(account)));
         let expected = [(EMITTED, 4000.0), (LOST, 25.0), (WRITTEN_AFTER, 500.0), (ON_DISK, 1500.0)];
         assert_eq!(sample.extra, expected);
         let is_for = |tracer: Trackway, bytes| Turn::Flow(bytes).is_for(&tracer);
         assert!(is_for(Trackway::by_sequence(), 1 << 18) && !is_for(Trackway::by_claim(), 1 << 18));
-        assert!(is_for(Trackway::by_claim(), FLOW_BYTES) && !is_for(Trackway::off(), FLOW_BYTES));
+        assert!(
+            is_for(Trackway::by_claim(), FLOW_BYTES)
+                && !is_for(Trackway::without_session(), FLOW_BYTES)
+        );
     }
 
     #[test]
     fn what_is_lost_where_nothing_may_be_is_a_failure() {
         let account = Account { emitted: 3, recorded: 2, lost: 1, ..Account::default() };
-        assert!(nothing_lost("x", Some(&account)).is_err());
-        assert!(nothing_lost("x", Some(&Account { lost: 0, ..account })).is_ok());
-        assert!(nothing_lost("x", None).is_ok());
+        assert!(check_nothing_lost("x", Some(&account)).is_err());
+        assert!(check_nothing_lost("x", Some(&Account { lost: 0, ..account })).is_ok());
+        assert!(check_nothing_lost("x", None).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! The suites of events, by their turns.
 
-use trackway_bench_engine::case::{Case, Mode};
+use trackway_bench_engine::case::{BufferState, Case};
 use trackway_bench_engine::results::Unit;
 use trackway_bench_engine::suite::About;
 
@@ -23,12 +23,13 @@ impl Events {
         };
         Self::new(about, (230.0, 25.0), |_| {
             let one = Case::SIMPLEST;
-            let mut cases = Case::columns(1);
+            let mut cases = Case::table_columns(1);
             cases.extend(Case::OUTSIDE_TABLE);
-            let loops = cases.into_iter().map(|case| Turn::Batches(case, Mode::Overwrite));
-            let modes = [Mode::Steady, Mode::Producer].map(|mode| Turn::Batches(one, mode));
-            let singles = Mode::ALL.map(|mode| Turn::Singles(one, mode));
-            let text = Turn::Singles(Case::PRINTF, Mode::Overwrite);
+            let loops = cases.into_iter().map(|case| Turn::Batches(case, BufferState::Overwrite));
+            let modes =
+                [BufferState::Steady, BufferState::Producer].map(|mode| Turn::Batches(one, mode));
+            let singles = BufferState::ALL.map(|mode| Turn::Singles(one, mode));
+            let text = Turn::Singles(Case::PRINTF, BufferState::Overwrite);
             let steps = [one, Case::PRINTF].map(Turn::Steps);
             loops.chain(modes).chain(singles).chain([text]).chain(steps).collect()
         })
@@ -50,7 +51,7 @@ impl Events {
             let doubled = std::iter::successors(Some(1_u32), |threads| Some(threads * 2));
             let threads = doubled.take_while(|&threads| threads <= most);
             let case = |threads| Case::SIMPLEST.with_threads(threads);
-            threads.map(|threads| Turn::Batches(case(threads), Mode::Overwrite)).collect()
+            threads.map(|threads| Turn::Batches(case(threads), BufferState::Overwrite)).collect()
         });
         // C++ has the events of C, and is measured in one thread.
         suite.takes = |name| {
@@ -97,7 +98,7 @@ mod tests {
         let threads: Vec<u32> = turns
             .iter()
             .map(|turn| match turn {
-                Turn::Batches(case, Mode::Overwrite) => case.threads,
+                Turn::Batches(case, BufferState::Overwrite) => case.threads,
                 _ => 0,
             })
             .collect();

@@ -13,8 +13,8 @@ use trackway_jit::interpret;
 use trackway_jit::verify::Verified;
 
 use super::chains::Runner;
-use super::machine_code::{self, Code, FILTER};
-use super::peer::{Function, Peer};
+use super::machine_code::{self, FILTER_NAME, MachineCode};
+use super::peer::{CLibrary, Function};
 use super::questions::{Event, Question};
 
 /// A contestant: answers a number of times, and returns the number of true answers.
@@ -29,45 +29,51 @@ const CALLS_MAX: u64 = 1 << 24;
 pub(super) struct PreparedQuestion<'a> {
     question: Question,
     bytes: Vec<u8>,
-    peer: Option<&'a Peer>,
+    peer: Option<&'a CLibrary>,
 }
 
 /// Placeholder for the helpers of an `Environment`. It is never called, because no filter here has
 /// state.
-extern "C" fn nothing() -> u64 {
+extern "C" fn unused_helper() -> u64 {
     0
 }
 
 impl<'a> PreparedQuestion<'a> {
     /// Prepares a question, for C too if there is a compiler.
-    pub(super) fn new(question: Question, peer: Option<&'a Peer>) -> Result<Self> {
-        let bytes = machine_code::bytes(&question.text(), &question.layout())?;
+    pub(super) fn new(question: Question, peer: Option<&'a CLibrary>) -> Result<Self> {
+        let bytes = machine_code::compile_to_bytes(&question.text(), &question.layout())?;
         Ok(Self { question, bytes, peer })
     }
 
     /// Runs `act` with these contestants prepared to answer about `event`: one for each, in this
     /// order.
-    pub(super) fn answered<T>(
+    pub(super) fn run_with_runners<T>(
         &self,
         event: &Event,
         runners: &[Runner],
         act: impl FnOnce(&mut [Batch<'_>]) -> Result<T>,
     ) -> Result<T> {
-        let (alternative, program) = machine_code::decoded(&self.bytes)?;
-        let verified = machine_code::verified(program, alternative.needs_count())?;
-        let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
-        let frame = framed(&environment, event);
-        let code = runners.contains(&Runner::Compiled).then(|| Code::new(&verified)).transpose()?;
+        let (alternative, program) = machine_code::decode_program(&self.bytes)?;
+        let verified = machine_code::verify_program(program, alternative.needs_count())?;
+        let environment =
+            Environment::new(alternative.constants(), &[], unused_helper, unused_helper);
+        let frame = build_frame(&environment, event);
+        let code =
+            runners.contains(&Runner::Compiled).then(|| MachineCode::new(&verified)).transpose()?;
         let mut all: Vec<Batch<'_>> = Vec::with_capacity(runners.len());
         for &runner in runners {
             let absent = || Error::output(runner.name(), "it is not here");
             let memory = || event.slots.iter().flat_map(|slot| slot.to_le_bytes()).collect();
             all.push(match runner {
-                Runner::C => in_c(self.peer.ok_or_else(absent)?.function(self.question)?, &frame),
-                Runner::Compiled => compiled(code.as_ref().ok_or_else(absent)?, &verified, &frame),
-                Runner::Interpreted => interpreted(&verified, &frame),
-                Runner::RbpfCompiled => rbpf_compiled(program.bytes(), memory())?,
-                Runner::RbpfInterpreted => rbpf_interpreted(program.bytes(), memory())?,
+                Runner::C => {
+                    c_batch(self.peer.ok_or_else(absent)?.function(self.question)?, &frame)
+                }
+                Runner::Compiled => {
+                    compiled_batch(code.as_ref().ok_or_else(absent)?, &verified, &frame)
+                }
+                Runner::Interpreted => interpreted_batch(&verified, &frame),
+                Runner::RbpfCompiled => rbpf_compiled_batch(program.bytes(), memory())?,
+                Runner::RbpfInterpreted => rbpf_interpreted_batch(program.bytes(), memory())?,
             });
         }
         act(&mut all)
@@ -76,15 +82,15 @@ impl<'a> PreparedQuestion<'a> {
 
 /// Returns the first answer of Trackway's filter to `event`, from its bytes on.
 pub(super) fn first_answer(bytes: &[u8], event: &Event) -> Result<u64> {
-    let (alternative, program) = machine_code::decoded(bytes)?;
-    let verified = machine_code::verified(program, alternative.needs_count())?;
-    let environment = Environment::new(alternative.constants(), &[], nothing, nothing);
-    let frame = framed(&environment, event);
-    let code = Code::new(&verified)?;
-    compiled(&code, &verified, &frame)(1)
+    let (alternative, program) = machine_code::decode_program(bytes)?;
+    let verified = machine_code::verify_program(program, alternative.needs_count())?;
+    let environment = Environment::new(alternative.constants(), &[], unused_helper, unused_helper);
+    let frame = build_frame(&environment, event);
+    let code = MachineCode::new(&verified)?;
+    compiled_batch(&code, &verified, &frame)(1)
 }
 
-fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
+fn build_frame<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
     let mut frame = Frame::new(environment, &event.bytes);
     for &slot in &event.slots {
         // There are no more slots than the frame has room for; a missing one would give a wrong
@@ -95,10 +101,10 @@ fn framed<'a>(environment: &'a Environment<'a>, event: &'a Event) -> Frame<'a> {
 }
 
 /// True if filters become machine code here: rbpf's are for the same processor.
-pub(super) const HAS_CODE: bool = cfg!(target_arch = "x86_64");
+pub(super) const HAS_MACHINE_CODE: bool = cfg!(target_arch = "x86_64");
 
 /// Makes a C function a contestant, called through a pointer that the compiler cannot resolve.
-fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
+fn c_batch<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
     Box::new(move |calls| {
         let function = black_box(function);
         let mut trues = 0;
@@ -114,14 +120,18 @@ fn in_c<'a>(function: Function, frame: &'a Frame<'_>) -> Batch<'a> {
 }
 
 /// Makes a contestant that calls nothing, in the same loop.
-fn empty<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
-    unsafe extern "C" fn yes(_slots: *const u64, _bytes: *const u8) -> u64 {
+fn empty_batch<'a>(frame: &'a Frame<'_>) -> Batch<'a> {
+    unsafe extern "C" fn answer_true(_slots: *const u64, _bytes: *const u8) -> u64 {
         1
     }
-    in_c(yes, frame)
+    c_batch(answer_true, frame)
 }
 
-fn compiled<'a>(code: &'a Code, verified: &Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a> {
+fn compiled_batch<'a>(
+    code: &'a MachineCode,
+    verified: &Verified<'_>,
+    frame: &'a Frame<'_>,
+) -> Batch<'a> {
     let slots = verified.rules().slots;
     Box::new(move |calls| {
         let entry = black_box(code.entry());
@@ -134,43 +144,43 @@ fn compiled<'a>(code: &'a Code, verified: &Verified<'_>, frame: &'a Frame<'_>) -
     })
 }
 
-fn interpreted<'a>(verified: &'a Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a> {
+fn interpreted_batch<'a>(verified: &'a Verified<'_>, frame: &'a Frame<'_>) -> Batch<'a> {
     Box::new(move |calls| {
         let mut trues = 0;
         for _ in 0..calls {
             let outcome = interpret::run(std::slice::from_ref(verified), black_box(frame));
-            let answer = outcome.map_err(|fault| Error::output(FILTER, fault))?.answer;
+            let answer = outcome.map_err(|fault| Error::output(FILTER_NAME, fault))?.answer;
             trues += u64::from(answer != 0);
         }
         Ok(trues)
     })
 }
 
-fn rbpf_failed(error: std::io::Error) -> Error {
+fn rbpf_error(error: std::io::Error) -> Error {
     Error::output("rbpf", IoError::from(error))
 }
 
-fn rbpf_interpreted(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
-    let machine = rbpf::EbpfVmRaw::new(Some(program)).map_err(rbpf_failed)?;
+fn rbpf_interpreted_batch(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
+    let machine = rbpf::EbpfVmRaw::new(Some(program)).map_err(rbpf_error)?;
     Ok(Box::new(move |calls| {
         let mut trues = 0;
         for _ in 0..calls {
-            let answer = machine.execute_program(black_box(&mut memory)).map_err(rbpf_failed)?;
+            let answer = machine.execute_program(black_box(&mut memory)).map_err(rbpf_error)?;
             trues += u64::from(answer != 0);
         }
         Ok(trues)
     }))
 }
 
-fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
-    let mut machine = rbpf::EbpfVmRaw::new(Some(program)).map_err(rbpf_failed)?;
-    machine.jit_compile().map_err(rbpf_failed)?;
+fn rbpf_compiled_batch(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
+    let mut machine = rbpf::EbpfVmRaw::new(Some(program)).map_err(rbpf_error)?;
+    machine.jit_compile().map_err(rbpf_error)?;
     Ok(Box::new(move |calls| {
         let mut trues = 0;
         for _ in 0..calls {
             // SAFETY: the program was verified for as many slots as this memory has.
             let answer = unsafe { machine.execute_program_jit(black_box(&mut memory)) };
-            trues += u64::from(answer.map_err(rbpf_failed)? != 0);
+            trues += u64::from(answer.map_err(rbpf_error)? != 0);
         }
         Ok(trues)
     }))
@@ -178,7 +188,7 @@ fn rbpf_compiled(program: &[u8], mut memory: Vec<u8>) -> Result<Batch<'_>> {
 
 /// Checks a contestant's answers about many events: all predicates true, none, and each of them as
 /// the only one of its kind.
-pub(super) fn check(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<()> {
+pub(super) fn check_answers(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<()> {
     let question = prepared.question;
     let count = question.predicates;
     let uniform = [vec![true; count], vec![false; count]];
@@ -189,7 +199,7 @@ pub(super) fn check(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<(
     });
     for truths in uniform.into_iter().chain(single) {
         let expected = u64::from(question.answer(&truths));
-        prepared.answered(&question.event(&truths), &[runner], |contestants| {
+        prepared.run_with_runners(&question.event(&truths), &[runner], |contestants| {
             for batch in contestants {
                 let answer = batch(1)?;
                 if answer != expected {
@@ -204,10 +214,10 @@ pub(super) fn check(prepared: &PreparedQuestion<'_>, runner: Runner) -> Result<(
 }
 
 /// Returns the number of calls in a batch of the intended duration, without a warm-up.
-pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u64> {
+pub(super) fn find_batch_calls(batch: &mut Batch<'_>, answer: bool) -> Result<u64> {
     let mut calls = 64;
     while calls < CALLS_MAX {
-        let ns = per_call_ns(batch, calls, answer)?;
+        let ns = measure_call_ns(batch, calls, answer)?;
         let needed = (BATCH_NS as f64 / ns.max(0.01)).ceil() as u64;
         if needed <= 2 * calls {
             return Ok(needed.max(1));
@@ -218,21 +228,21 @@ pub(super) fn calls_of_a_batch(batch: &mut Batch<'_>, answer: bool) -> Result<u6
 }
 
 /// Measures a call in a batch, in ns of the thread on its CPU.
-pub(super) fn per_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Result<f64> {
+pub(super) fn measure_call_ns(batch: &mut Batch<'_>, calls: u64, answer: bool) -> Result<f64> {
     let begin = thread_cpu_ns();
     let trues = batch(calls)?;
     let ns = thread_cpu_ns() - begin;
     if trues != if answer { calls } else { 0 } {
         let message = format!("{trues} of {calls} answers were yes, instead of all or none");
-        return Err(Error::output(FILTER, message));
+        return Err(Error::output(FILTER_NAME, message));
     }
     Ok(ns as f64 / calls as f64)
 }
 
 /// Runs `act` with an empty frame, for a call of nothing.
-pub(super) fn with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
-    let environment = Environment::new(&[], &[], nothing, nothing);
-    act(&mut empty(&Frame::new(&environment, &[])))
+pub(super) fn run_with_empty_frame<T>(act: impl FnOnce(&mut Batch<'_>) -> Result<T>) -> Result<T> {
+    let environment = Environment::new(&[], &[], unused_helper, unused_helper);
+    act(&mut empty_batch(&Frame::new(&environment, &[])))
 }
 
 #[cfg(test)]
@@ -248,12 +258,12 @@ mod tests {
     fn a_wrong_answer_is_found_before_anything_is_measured() {
         let mut prepared = PreparedQuestion::new(QUESTION, None).expect("a filter");
         for runner in [Runner::Interpreted, Runner::RbpfInterpreted] {
-            check(&prepared, runner).expect("right answers");
+            check_answers(&prepared, runner).expect("right answers");
         }
         // The filter of another question: as if a compiler had taken && for ||.
         prepared.bytes =
             PreparedQuestion::new(Question { is_or: true, ..QUESTION }, None).expect("one").bytes;
-        let error = check(&prepared, Runner::Interpreted).unwrap_err().to_string();
+        let error = check_answers(&prepared, Runner::Interpreted).unwrap_err().to_string();
         assert!(error.contains("f0 == 404 && "), "{error}");
     }
 
@@ -265,9 +275,9 @@ mod tests {
             Ok(if calls_left == 0 { calls - 1 } else { calls })
         });
         for _ in 0..99 {
-            per_call_ns(&mut batch, 10, true).expect("a figure");
+            measure_call_ns(&mut batch, 10, true).expect("a figure");
         }
-        per_call_ns(&mut batch, 10, true).unwrap_err();
-        per_call_ns(&mut batch, 10, false).unwrap_err();
+        measure_call_ns(&mut batch, 10, true).unwrap_err();
+        measure_call_ns(&mut batch, 10, false).unwrap_err();
     }
 }

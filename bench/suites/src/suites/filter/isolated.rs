@@ -5,7 +5,7 @@
 //! each row takes its figure from that; a contestant with a wrong answer has no figure.
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::affinity::on;
+use trackway_bench_engine::host::affinity::run_on_cpu;
 use trackway_bench_engine::host::machine::allowed_cpus;
 use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::settings::Settings;
@@ -14,18 +14,19 @@ use trackway_bench_engine::suite::Entry;
 
 use super::chains::{Chain, Operands, Runner, predicates_words};
 use super::contest::{
-    self, Batch, HAS_CODE, PreparedQuestion, calls_of_a_batch, per_call_ns, with_empty_frame,
+    self, Batch, HAS_MACHINE_CODE, PreparedQuestion, find_batch_calls, measure_call_ns,
+    run_with_empty_frame,
 };
-use super::peer::{self, Peer};
+use super::peer::{self, CLibrary};
 use super::questions::Question;
 
 /// Batches of a contestant in a round.
 const BATCHES: usize = 5;
 const BATCHES_QUICK: usize = 2;
 /// The chain that is measured a second time.
-const TWICE: (Operands, Chain, usize) = (Operands::Integers, Chain::AndTrue, 9);
+const CONTROL_CHAIN: (Operands, Chain, usize) = (Operands::Integers, Chain::AndTrue, 9);
 /// The row of a call of nothing.
-pub(super) const EMPTY: &str = "call-of-nothing";
+pub(super) const EMPTY_CALL: &str = "call-of-nothing";
 
 /// A chain that contestants answer about.
 struct Contest {
@@ -58,7 +59,7 @@ pub(super) enum Turn {
 
 /// All rows of filters by themselves.
 pub(super) struct IsolatedFilters {
-    peer: Option<Peer>,
+    peer: Option<CLibrary>,
     contests: Vec<Contest>,
     empty_calls: u64,
     batches: usize,
@@ -71,12 +72,12 @@ impl Contest {
     }
 
     fn case(&self) -> String {
-        case(self.operands, self.chain, self.predicates)
+        case_name(self.operands, self.chain, self.predicates)
     }
 }
 
 /// Returns the name of a chain's case.
-pub(super) fn case(operands: Operands, chain: Chain, predicates: usize) -> String {
+pub(super) fn case_name(operands: Operands, chain: Chain, predicates: usize) -> String {
     format!("{}, {}, {}", operands.name(), chain.name(), predicates_words(predicates))
 }
 
@@ -91,7 +92,7 @@ struct MissingContestants {
 
 impl MissingContestants {
     fn absent(&self, runner: Runner) -> Option<String> {
-        let no_code = runner.is_code() && !HAS_CODE;
+        let no_code = runner.is_code() && !HAS_MACHINE_CODE;
         let no_code = no_code.then(|| "machine code is made for x86-64 only".to_owned());
         no_code.or_else(|| self.compiler.clone().filter(|_| runner == Runner::C))
     }
@@ -110,32 +111,32 @@ impl IsolatedFilters {
     ) -> Result<(Self, Vec<(Entry, Turn)>)> {
         let mut isolated = Self {
             peer: None,
-            contests: contests(counts),
+            contests: list_contests(counts),
             empty_calls: 0,
             batches: if settings.quick { BATCHES_QUICK } else { BATCHES },
             cpus: allowed_cpus()?,
         };
         let mut missing_contestants = MissingContestants::default();
-        let runners = wanted(settings);
-        match peer::compiler() {
+        let runners = selected_runners(settings);
+        match peer::find_compiler() {
             _ if !runners.contains(&Runner::C) => {}
             None => {
                 missing_contestants.compiler = Some("neither clang nor cc is installed".to_owned())
             }
-            Some(compiler) => match Peer::new(compiler, workspace, &isolated.questions()) {
+            Some(compiler) => match CLibrary::new(compiler, workspace, &isolated.questions()) {
                 Ok(peer) => isolated.peer = Some(peer),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
                 Err(error) => missing_contestants.failure = Some(error.to_string()),
             },
         }
         let mut rows = Vec::new();
-        if settings.wants(EMPTY) {
-            rows.push((entry(EMPTY, "nothing is asked".to_owned(), None), Turn::Empty));
+        if settings.wants(EMPTY_CALL) {
+            rows.push((build_entry(EMPTY_CALL, "nothing is asked".to_owned(), None), Turn::Empty));
         }
         rows.extend(isolated.rows_of_chains(&runners, &missing_contestants)?);
         for runner in runners.into_iter().filter(|runner| runner.is_rbpf()) {
             let absent = Some("it has other helpers for strings".to_owned());
-            let entry = entry(runner.name(), "strings".to_owned(), None);
+            let entry = build_entry(runner.name(), "strings".to_owned(), None);
             rows.push((Entry { absent, ..entry }, Turn::Empty));
         }
         Ok((isolated, rows))
@@ -164,7 +165,7 @@ impl IsolatedFilters {
             let takes_part =
                 |runner: &&Runner| contest.operands == Operands::Integers || !runner.is_rbpf();
             let mut taking_part: Vec<Runner> = runners.iter().filter(takes_part).copied().collect();
-            let is_twice = (contest.operands, contest.chain, contest.predicates) == TWICE;
+            let is_twice = (contest.operands, contest.chain, contest.predicates) == CONTROL_CHAIN;
             if is_twice && runners.contains(&Runner::Compiled) {
                 taking_part.push(Runner::Compiled);
             }
@@ -179,7 +180,7 @@ impl IsolatedFilters {
                         .failed(runner)
                         .or_else(|| found.map(|one| one.2.clone())),
                     is_control,
-                    ..entry(&name, case.clone(), Some(contest.predicates))
+                    ..build_entry(&name, case.clone(), Some(contest.predicates))
                 };
                 rows.push((entry, Turn::Answer { contest: number, answerer }));
             }
@@ -207,8 +208,8 @@ impl IsolatedFilters {
                     && (question.operands == Operands::Integers || !runner.is_rbpf())
             };
             for &runner in runners.iter().filter(can) {
-                go_on()?;
-                if let Err(error) = contest::check(&prepared, runner) {
+                check_not_interrupted()?;
+                if let Err(error) = contest::check_answers(&prepared, runner) {
                     wrong.push((question, runner, error.to_string()));
                 }
             }
@@ -218,7 +219,7 @@ impl IsolatedFilters {
 
     /// Returns this round's figure of a row, in ns of a call.
     pub(super) fn sample(&mut self, turn: Turn) -> Result<f64> {
-        go_on()?;
+        check_not_interrupted()?;
         match turn {
             Turn::Empty => self.empty(),
             Turn::Answer { contest, answerer } => self.answer(contest, answerer),
@@ -227,10 +228,10 @@ impl IsolatedFilters {
 
     fn empty(&mut self) -> Result<f64> {
         let (calls, batches) = (&mut self.empty_calls, self.batches);
-        with_empty_frame(|batch| {
+        run_with_empty_frame(|batch| {
             warm_up(batch, calls, true)?;
-            let figures = (0..batches).map(|_| per_call_ns(batch, *calls, true));
-            middle(&figures.collect::<Result<Vec<f64>>>()?)
+            let figures = (0..batches).map(|_| measure_call_ns(batch, *calls, true));
+            median_figure(&figures.collect::<Result<Vec<f64>>>()?)
         })
     }
 
@@ -244,7 +245,7 @@ impl IsolatedFilters {
         // The first row of this chain in this round measures all contestants.
         let cpu = self.cpus.get(contest.rounds % self.cpus.len().max(1)).copied();
         let (peer, batches) = (self.peer.as_ref(), self.batches);
-        on(cpu.unwrap_or_default(), || contest.measure(peer, batches))?;
+        run_on_cpu(cpu.unwrap_or_default(), || contest.measure(peer, batches))?;
         let found = contest.answerers.get_mut(answerer).and_then(|answerer| answerer.found.take());
         found.ok_or_else(missing)?
     }
@@ -252,21 +253,21 @@ impl IsolatedFilters {
 
 impl Contest {
     /// Lets the contestants take turns, another one first in each turn and in each round.
-    fn measure(&mut self, peer: Option<&Peer>, batches: usize) -> Result<()> {
+    fn measure(&mut self, peer: Option<&CLibrary>, batches: usize) -> Result<()> {
         let question = self.question();
         let truths = self.chain.truths(self.predicates);
         let (event, answer) = (question.event(&truths), question.answer(&truths));
         let prepared = PreparedQuestion::new(question, peer)?;
         let can = |answerer: &Answerer| match answerer.runner {
             Runner::C => peer.is_some(),
-            runner => HAS_CODE || !runner.is_code(),
+            runner => HAS_MACHINE_CODE || !runner.is_code(),
         };
         let round = self.rounds;
         self.rounds += 1;
         let mut answerers: Vec<&mut Answerer> =
             self.answerers.iter_mut().filter(|answerer| can(answerer)).collect();
         let runners: Vec<Runner> = answerers.iter().map(|answerer| answerer.runner).collect();
-        prepared.answered(&event, &runners, |contestants| {
+        prepared.run_with_runners(&event, &runners, |contestants| {
             let count = contestants.len();
             let mut figures: Vec<Result<Vec<f64>>> = Vec::with_capacity(count);
             for (answerer, batch) in answerers.iter_mut().zip(contestants.iter_mut()) {
@@ -275,14 +276,14 @@ impl Contest {
             for turn in 0..batches * count {
                 let this = (turn + turn / count + round) % count;
                 if let Ok(so_far) = &mut figures[this] {
-                    match per_call_ns(&mut contestants[this], answerers[this].calls, answer) {
+                    match measure_call_ns(&mut contestants[this], answerers[this].calls, answer) {
                         Ok(ns) => so_far.push(ns),
                         Err(error) => figures[this] = Err(error),
                     }
                 }
             }
             for (answerer, figures) in answerers.iter_mut().zip(figures) {
-                answerer.found = Some(figures.and_then(|figures| middle(&figures)));
+                answerer.found = Some(figures.and_then(|figures| median_figure(&figures)));
             }
             Ok(())
         })
@@ -292,19 +293,19 @@ impl Contest {
 /// Runs a batch that does not count, and finds the size of batches the first time.
 fn warm_up(batch: &mut Batch<'_>, calls: &mut u64, answer: bool) -> Result<()> {
     if *calls == 0 {
-        *calls = calls_of_a_batch(batch, answer)?;
+        *calls = find_batch_calls(batch, answer)?;
     }
-    per_call_ns(batch, *calls, answer).map(|_| ())
+    measure_call_ns(batch, *calls, answer).map(|_| ())
 }
 
 /// Returns the middle one of a round's figures.
-fn middle(figures: &[f64]) -> Result<f64> {
+fn median_figure(figures: &[f64]) -> Result<f64> {
     let spread = Spread::of(figures).ok_or_else(|| Error::output("the loop", "no batch"))?;
     Ok(spread.median)
 }
 
 /// Returns the selected contestants; C is always among them if there are any, as the baseline.
-fn wanted(settings: &Settings) -> Vec<Runner> {
+fn selected_runners(settings: &Settings) -> Vec<Runner> {
     let wants = |runner: &Runner| settings.wants(runner.name());
     let mut runners: Vec<Runner> = Runner::ALL.into_iter().filter(wants).collect();
     if !runners.is_empty() && !runners.contains(&Runner::C) {
@@ -314,7 +315,7 @@ fn wanted(settings: &Settings) -> Vec<Runner> {
 }
 
 /// Returns all contests, for chains of these lengths.
-fn contests(counts: &[usize]) -> Vec<Contest> {
+fn list_contests(counts: &[usize]) -> Vec<Contest> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
         for chain in Chain::ALL {
@@ -327,7 +328,7 @@ fn contests(counts: &[usize]) -> Vec<Contest> {
     all
 }
 
-fn entry(tracer: &str, case: String, predicates: Option<usize>) -> Entry {
+fn build_entry(tracer: &str, case: String, predicates: Option<usize>) -> Entry {
     Entry {
         tracer: tracer.to_owned(),
         case,
@@ -338,8 +339,8 @@ fn entry(tracer: &str, case: String, predicates: Option<usize>) -> Entry {
 }
 
 /// Fails if the user has interrupted the run.
-fn go_on() -> Result<()> {
-    if trackway_bench_engine::signals::stopped() { Err(Error::Interrupted) } else { Ok(()) }
+fn check_not_interrupted() -> Result<()> {
+    if trackway_bench_engine::signals::is_stopped() { Err(Error::Interrupted) } else { Ok(()) }
 }
 
 #[cfg(test)]
@@ -349,27 +350,27 @@ mod tests {
 
     #[test]
     fn every_chain_is_asked_once() {
-        let all = contests(&PREDICATES);
+        let all = list_contests(&PREDICATES);
         let cases: std::collections::BTreeSet<String> = all.iter().map(Contest::case).collect();
         // 2 chains of one predicate, 5 of each other number; of integers, and of strings.
         assert_eq!((cases.len(), all.len()), (2 * (2 + 5 * 5), 2 * (2 + 5 * 5)));
-        assert!(cases.contains(&case(TWICE.0, TWICE.1, TWICE.2)));
+        assert!(cases.contains(&case_name(CONTROL_CHAIN.0, CONTROL_CHAIN.1, CONTROL_CHAIN.2)));
     }
 
     #[test]
     fn c_answers_where_anybody_does() {
         let of = |tracer: &str| {
             let tracers = vec![tracer.to_owned()];
-            wanted(&Settings { tracers, ..Settings::default() })
+            selected_runners(&Settings { tracers, ..Settings::default() })
         };
         assert_eq!(of("trackway-interpreted"), [Runner::C, Runner::Interpreted]);
         assert!(of("lttng").is_empty());
-        assert_eq!(wanted(&Settings::default()), Runner::ALL);
+        assert_eq!(selected_runners(&Settings::default()), Runner::ALL);
     }
 
     #[test]
     fn a_round_measures_all_who_answer_about_a_chain_at_once() {
-        let (operands, chain, predicates) = TWICE;
+        let (operands, chain, predicates) = CONTROL_CHAIN;
         let new = |runner| Answerer { runner, calls: 0, found: None };
         let answerers = [Runner::Interpreted, Runner::C, Runner::RbpfInterpreted].map(new).into();
         let contest = Contest { operands, chain, predicates, answerers, rounds: 0 };

@@ -13,48 +13,49 @@ use trackway_jit::x86::{self, INSN_CODE_BYTES_MAX};
 use trackway_bench_engine::error::{Error, Result};
 
 /// Name of filters in errors.
-pub(super) const FILTER: &str = "the filter";
+pub(super) const FILTER_NAME: &str = "the filter";
 
 /// Compiles a filter to the bytes that a recorder would publish.
-pub(super) fn bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
+pub(super) fn compile_to_bytes(text: &str, layout: &Layout) -> Result<Vec<u8>> {
     let compiled = compile(text, layout);
-    let compiled = compiled.map_err(|error| Error::output(FILTER, error))?;
-    compiled.into_object().encode().map_err(|error| Error::output(FILTER, error))
+    let compiled = compiled.map_err(|error| Error::output(FILTER_NAME, error))?;
+    compiled.into_object().encode().map_err(|error| Error::output(FILTER_NAME, error))
 }
 
 /// Returns the only alternative of an object, and its only program.
-pub(super) fn decoded(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
-    let object = Object::decode(bytes).map_err(|error| Error::output(FILTER, error))?;
+pub(super) fn decode_program(bytes: &[u8]) -> Result<(Alternative<'_>, Program<'_>)> {
+    let object = Object::decode(bytes).map_err(|error| Error::output(FILTER_NAME, error))?;
     let alternative = object.alternatives().next();
-    let alternative = alternative.ok_or_else(|| Error::output(FILTER, "no alternative"))?;
+    let alternative = alternative.ok_or_else(|| Error::output(FILTER_NAME, "no alternative"))?;
     let program = alternative.programs().next();
-    Ok((alternative, program.ok_or_else(|| Error::output(FILTER, "no program"))?))
+    Ok((alternative, program.ok_or_else(|| Error::output(FILTER_NAME, "no program"))?))
 }
 
 /// Verifies the program.
-pub(super) fn verified<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
+pub(super) fn verify_program<'p>(program: Program<'p>, slots: usize) -> Result<Verified<'p>> {
     let mut memory = vec![State::FREE; program.len() + 1];
-    verify(program, Rules::new(slots), &mut memory).map_err(|error| Error::output(FILTER, error))
+    verify(program, Rules::new(slots), &mut memory)
+        .map_err(|error| Error::output(FILTER_NAME, error))
 }
 
 /// Machine code in pages that can be executed and not written.
 #[derive(Debug)]
-pub(super) struct Code {
+pub(super) struct MachineCode {
     start: *mut libc::c_void,
     bytes: usize,
 }
 
-impl Code {
+impl MachineCode {
     /// Makes the machine code of a program.
     pub(super) fn new(verified: &Verified<'_>) -> Result<Self> {
         let len = verified.program().len();
         let (mut code, mut places) = (vec![0; len * INSN_CODE_BYTES_MAX], vec![0; len + 1]);
-        let emitted = x86::emit(verified, &mut code, &mut places)
-            .map_err(|error| Error::output(FILTER, error))?;
-        Self::executable(&code[..emitted.size_bytes])
+        let emitted = x86::emit_program(verified, &mut code, &mut places)
+            .map_err(|error| Error::output(FILTER_NAME, error))?;
+        Self::map_executable(&code[..emitted.size_bytes])
     }
 
-    fn executable(code: &[u8]) -> Result<Self> {
+    fn map_executable(code: &[u8]) -> Result<Self> {
         let failed = Error::io("cannot have pages for machine code");
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
@@ -83,7 +84,7 @@ impl Code {
     }
 }
 
-impl Drop for Code {
+impl Drop for MachineCode {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and each caller of the code borrows this value.
         unsafe { libc::munmap(self.start, self.bytes) };

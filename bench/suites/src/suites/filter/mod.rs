@@ -31,7 +31,7 @@ mod program;
 mod questions;
 mod traced;
 
-pub(crate) use goals::bars;
+pub(crate) use goals::judge_goals;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::results::Unit;
@@ -43,7 +43,7 @@ use chains::{
     TRACED_PREDICATES_QUICK,
 };
 use isolated::IsolatedFilters;
-use traced::Traced;
+use traced::TracedFilters;
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy)]
@@ -60,7 +60,7 @@ enum Turn {
 #[derive(Default)]
 pub(crate) struct Filter {
     isolated: Option<IsolatedFilters>,
-    traced: Option<Traced>,
+    traced: Option<TracedFilters>,
     turns: Vec<Turn>,
 }
 
@@ -82,7 +82,7 @@ impl Suite for Filter {
     fn tracers(&self) -> Vec<&'static str> {
         let isolated = Runner::ALL.map(Runner::name);
         let traced = FilterTracer::ALL.map(FilterTracer::name);
-        [isolated::EMPTY].into_iter().chain(isolated).chain(traced).collect()
+        [isolated::EMPTY_CALL].into_iter().chain(isolated).chain(traced).collect()
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
@@ -107,7 +107,7 @@ impl Suite for Filter {
             }
         }
         context.progress.show_step("filter: setting up traced programs");
-        let (traced, rows) = Traced::enter(context.workspace, settings, traced_counts)?;
+        let (traced, rows) = TracedFilters::enter(context.workspace, settings, traced_counts)?;
         self.traced = Some(traced);
         let before = entries.len();
         for (entry, setup) in rows {
@@ -125,7 +125,9 @@ impl Suite for Filter {
                 let figure = self.isolated.as_mut().ok_or_else(missing)?.sample(turn)?;
                 Ok(Sample { figure, ..Sample::default() })
             }
-            Turn::Prepared(operands) => prepared::sample(operands, context.settings.quick),
+            Turn::Prepared(operands) => {
+                prepared::measure_preparation(operands, context.settings.quick)
+            }
             Turn::Traced(setup) => {
                 self.traced.as_ref().ok_or_else(missing)?.sample(context.workspace, setup)
             }
@@ -163,9 +165,9 @@ fn prepared_entry(operands: Operands) -> Entry {
     let no_code = "machine code is made for x86-64 only".to_owned();
     Entry {
         tracer: Runner::Compiled.name().to_owned(),
-        case: prepared::case(operands),
+        case: prepared::case_name(operands),
         unit: Some(Unit::Us),
-        absent: (!contest::HAS_CODE).then_some(no_code),
+        absent: (!contest::HAS_MACHINE_CODE).then_some(no_code),
         command: format!("trackway bench filter --tracers {}", Runner::Compiled.name()),
         ..Entry::default()
     }

@@ -18,20 +18,20 @@ pub(super) type Function = unsafe extern "C" fn(slots: *const u64, bytes: *const
 /// Compilers in order of preference.
 const COMPILERS: [&str; 2] = ["clang", "cc"];
 /// Compiler flags of the C functions.
-const FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
+const COMPILER_FLAGS: [&str; 4] = ["-std=gnu11", "-O2", "-fPIC", "-shared"];
 
 /// A library of questions. It stays loaded as long as the process lives: it is small, and so its
 /// functions need no lifetime.
-pub(super) struct Peer {
+pub(super) struct CLibrary {
     handle: *mut c_void,
 }
 
 /// Returns the available compiler.
-pub(super) fn compiler() -> Option<&'static str> {
+pub(super) fn find_compiler() -> Option<&'static str> {
     COMPILERS.into_iter().find(|name| has(name))
 }
 
-impl Peer {
+impl CLibrary {
     /// Compiles these questions.
     pub(super) fn new(
         compiler: &str,
@@ -42,9 +42,9 @@ impl Peer {
         fs::write(&source, c_source(questions))
             .map_err(Error::io(format!("cannot write {source:?}")))?;
         let mut command = Command::new(compiler);
-        command.args(FLAGS).arg(&source).arg("-o").arg(&library);
+        command.args(COMPILER_FLAGS).arg(&source).arg("-o").arg(&library);
         child::run(&mut command, &format!("{compiler} filters.c"))?;
-        Ok(Self { handle: load(&library)? })
+        Ok(Self { handle: load_library(&library)? })
     }
 
     /// Returns a question's function.
@@ -62,7 +62,7 @@ impl Peer {
     }
 }
 
-fn load(library: &Path) -> Result<*mut c_void> {
+fn load_library(library: &Path) -> Result<*mut c_void> {
     let failed = || Error::output("filters.so", "it cannot be loaded");
     let path = CString::new(library.as_os_str().as_bytes()).map_err(|_| failed())?;
     // SAFETY: the library was made here, and has no constructors.

@@ -13,32 +13,32 @@ use super::{contest, machine_code};
 /// Number of predicates of the filter.
 const PREDICATES: usize = 50;
 /// Number of preparations in a round.
-const TIMES: usize = 10;
-const TIMES_QUICK: usize = 3;
+const PREPARATIONS: usize = 10;
+const PREPARATIONS_QUICK: usize = 3;
 /// Keys of extra figures: parsed, compiled and encoded; decoded, verified, made machine code,
 /// called.
 const TO_BYTES: &str = "text to bytecode, µs";
 const TO_ANSWER: &str = "bytecode to answer, µs";
 
 /// Returns the name of the case.
-pub(super) fn case(operands: Operands) -> String {
+pub(super) fn case_name(operands: Operands) -> String {
     format!("{}, from text to answer, {}", operands.name(), predicates_words(PREDICATES))
 }
 
 /// Prepares the filter some times: the middle one of the times, in µs.
-pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
+pub(super) fn measure_preparation(operands: Operands, is_quick: bool) -> Result<Sample> {
     let question = Question::of(operands, Chain::AndTrue, PREDICATES);
     let event = question.event(&Chain::AndTrue.truths(PREDICATES));
     let (text, layout) = (question.text(), question.layout());
     let mut figures = [const { Vec::new() }; 3];
-    for _ in 0..if is_quick { TIMES_QUICK } else { TIMES } {
+    for _ in 0..if is_quick { PREPARATIONS_QUICK } else { PREPARATIONS } {
         let begin = Instant::now();
-        let bytes = machine_code::bytes(&text, &layout)?;
+        let bytes = machine_code::compile_to_bytes(&text, &layout)?;
         let encoded = Instant::now();
         let answer = contest::first_answer(&bytes, &event)?;
         let end = Instant::now();
         if answer != 1 {
-            return Err(Error::output(machine_code::FILTER, "its first answer was wrong"));
+            return Err(Error::output(machine_code::FILTER_NAME, "its first answer was wrong"));
         }
         for (figures, (from, to)) in
             figures.iter_mut().zip([(begin, end), (begin, encoded), (encoded, end)])
@@ -50,7 +50,7 @@ pub(super) fn sample(operands: Operands, is_quick: bool) -> Result<Sample> {
         let spread = Spread::of(&figures);
         spread
             .map(|spread| spread.median)
-            .ok_or_else(|| Error::output(machine_code::FILTER, "no time"))
+            .ok_or_else(|| Error::output(machine_code::FILTER_NAME, "no time"))
     });
     let extra = vec![(TO_BYTES, to_bytes?), (TO_ANSWER, to_answer?)];
     Ok(Sample { figure: us?, extra, ..Sample::default() })
@@ -62,11 +62,11 @@ mod tests {
 
     #[test]
     fn parts_are_less_than_the_whole() {
-        if !contest::HAS_CODE {
+        if !contest::HAS_MACHINE_CODE {
             return;
         }
         for operands in Operands::ALL {
-            let sample = sample(operands, true).expect("a time");
+            let sample = measure_preparation(operands, true).expect("a time");
             assert!(sample.extra.iter().all(|part| part.1 > 0.0 && part.1 < sample.figure));
         }
     }

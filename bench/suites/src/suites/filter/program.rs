@@ -11,16 +11,16 @@ use std::fmt::Write as _;
 use trackway_schema::Scalar;
 
 use super::chains::{Chain, FilterTracer, Operands, TRACED_PREDICATES};
-use super::questions::{Question, scalar};
+use super::questions::{Question, scalar_of_field};
 
 /// Fields of each event, before its number.
-const FIELDS: usize = TRACED_PREDICATES[TRACED_PREDICATES.len() - 1];
+const FIELD_COUNT: usize = TRACED_PREDICATES[TRACED_PREDICATES.len() - 1];
 /// Name of LTTng's provider, which includes itself.
-pub(super) const PROVIDER: &str = "filter-provider.h";
+pub(super) const PROVIDER_FILE: &str = "filter-provider.h";
 
 /// Returns the name of the loop whose events give a chain its truths; all predicates are true
 /// without a chain.
-pub(super) fn work(operands: Operands, chain: Option<Chain>, predicates: usize) -> String {
+pub(super) fn loop_name(operands: Operands, chain: Option<Chain>, predicates: usize) -> String {
     let at = match chain {
         Some(Chain::AndFalseFirst) => Some(0),
         Some(Chain::AndFalseLast) => predicates.checked_sub(1),
@@ -31,20 +31,21 @@ pub(super) fn work(operands: Operands, chain: Option<Chain>, predicates: usize) 
 }
 
 /// Returns all loops of such events: their names, and the field that is false in each.
-fn works(operands: Operands) -> Vec<(String, Option<usize>)> {
-    let mut all = vec![(work(operands, None, 0), None)];
+fn list_loops(operands: Operands) -> Vec<(String, Option<usize>)> {
+    let mut all = vec![(loop_name(operands, None, 0), None)];
     for predicates in TRACED_PREDICATES {
-        let name = work(operands, Some(Chain::AndFalseLast), predicates);
+        let name = loop_name(operands, Some(Chain::AndFalseLast), predicates);
         all.push((name, Some(predicates - 1)));
     }
     all
 }
 
 /// Returns the C code of LTTng's provider.
-pub(super) fn provider() -> String {
+pub(super) fn lttng_provider_source() -> String {
     let mut text = format!(
         "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER lab\n\
-         #undef LTTNG_UST_TRACEPOINT_INCLUDE\n#define LTTNG_UST_TRACEPOINT_INCLUDE \"{PROVIDER}\"\n\
+         #undef LTTNG_UST_TRACEPOINT_INCLUDE\n\
+         #define LTTNG_UST_TRACEPOINT_INCLUDE \"{PROVIDER_FILE}\"\n\
          #if !defined(LAB_FILTER_PROVIDER_H) || defined(LTTNG_UST_TRACEPOINT_HEADER_MULTI_READ)\n\
          #define LAB_FILTER_PROVIDER_H\n#include <lttng/tracepoint.h>\n"
     );
@@ -57,7 +58,7 @@ pub(super) fn provider() -> String {
             }
             Operands::Strings => format!("\t\tlttng_ust_field_string(f{number}, v->f{number})\n"),
         };
-        let fields: String = (0..FIELDS).map(field).collect();
+        let fields: String = (0..FIELD_COUNT).map(field).collect();
         // Into a string: it cannot fail.
         let _ = write!(
             text,
@@ -71,11 +72,11 @@ pub(super) fn provider() -> String {
 }
 
 /// Returns the program.
-pub(super) fn source(tracer: FilterTracer) -> String {
+pub(super) fn program_source(tracer: FilterTracer) -> String {
     let mut text = String::from("#include \"harness.h\"\n");
     for operands in Operands::ALL {
         let _ = writeln!(text, "struct lab_{} {{", operands.name());
-        for number in 0..FIELDS {
+        for number in 0..FIELD_COUNT {
             let _ = writeln!(text, "\t{} f{number};", c_type(operands, number));
         }
         text += "};\n";
@@ -92,15 +93,15 @@ pub(super) fn source(tracer: FilterTracer) -> String {
     };
     for operands in Operands::ALL {
         if tracer == FilterTracer::Trackway {
-            text += &declared(operands);
+            text += &trackway_declaration(operands);
         }
-        for (work, is_false) in works(operands) {
-            text += &values(operands, &work, is_false);
-            text += &work_loop(tracer, operands, &work, is_false);
+        for (work, is_false) in list_loops(operands) {
+            text += &values_declaration(operands, &work, is_false);
+            text += &loop_source(tracer, operands, &work, is_false);
         }
     }
     text += "static const struct lab_work works[] = {\n";
-    for (work, _) in Operands::ALL.into_iter().flat_map(works) {
+    for (work, _) in Operands::ALL.into_iter().flat_map(list_loops) {
         let _ = writeln!(text, "\t{{\"{work}\", {work}}},");
     }
     text += "\t{NULL, NULL},\n};\nint main(int argc, char **argv)\n{\n";
@@ -117,7 +118,7 @@ pub(super) fn source(tracer: FilterTracer) -> String {
 }
 
 fn c_type(operands: Operands, number: usize) -> &'static str {
-    match (operands, scalar(number)) {
+    match (operands, scalar_of_field(number)) {
         (Operands::Strings, _) => "const char *",
         (_, Scalar::I32) => "int32_t",
         (_, Scalar::U32) => "uint32_t",
@@ -127,8 +128,8 @@ fn c_type(operands: Operands, number: usize) -> &'static str {
 }
 
 /// Returns Trackway's declaration of an event.
-fn declared(operands: Operands) -> String {
-    let of = |number| match (operands, scalar(number)) {
+fn trackway_declaration(operands: Operands) -> String {
+    let of = |number| match (operands, scalar_of_field(number)) {
         (Operands::Strings, _) => "str",
         (_, Scalar::I32) => "i32",
         (_, Scalar::U32) => "u32",
@@ -136,33 +137,33 @@ fn declared(operands: Operands) -> String {
         _ => "u64",
     };
     let fields: Vec<String> =
-        (0..FIELDS).map(|number| format!("({}, f{number})", of(number))).collect();
+        (0..FIELD_COUNT).map(|number| format!("({}, f{number})", of(number))).collect();
     let (name, fields) = (operands.name(), fields.join(", "));
     format!("TRACKWAY_EVENT(lab, {name}, TRACKWAY_INFO,\n\t{fields}, (u64, number));\n")
 }
 
 /// Returns the values of a loop's events.
-fn values(operands: Operands, work: &str, is_false: Option<usize>) -> String {
-    let question = Question::of(operands, Chain::AndTrue, FIELDS);
-    let truths: Vec<bool> = (0..FIELDS).map(|number| Some(number) != is_false).collect();
+fn values_declaration(operands: Operands, work: &str, is_false: Option<usize>) -> String {
+    let question = Question::of(operands, Chain::AndTrue, FIELD_COUNT);
+    let truths: Vec<bool> = (0..FIELD_COUNT).map(|number| Some(number) != is_false).collect();
     let event = question.event(&truths);
     let value = |number: usize| match operands {
         Operands::Integers => event.slots[number].to_string(),
         Operands::Strings => format!("\"{}\"", event.string(number)),
     };
-    let values: Vec<String> = (0..FIELDS).map(value).collect();
+    let values: Vec<String> = (0..FIELD_COUNT).map(value).collect();
     let (name, values) = (operands.name(), values.join(", "));
     format!("static struct lab_{name} {work}_values = {{{values}}};\n")
 }
 
 /// Returns the filter that the event with this field false is for, on its values.
-fn test(operands: Operands, is_false: Option<usize>) -> String {
+fn filter_condition(operands: Operands, is_false: Option<usize>) -> String {
     let (Operands::Integers, Some(last)) = (operands, is_false) else { return "1".to_owned() };
     // Its text is C, but for where fields are.
     Question::of(operands, Chain::AndTrue, last + 1).text().replace('f', "v->f")
 }
 
-fn work_loop(
+fn loop_source(
     tracer: FilterTracer,
     operands: Operands,
     work: &str,
@@ -172,21 +173,21 @@ fn work_loop(
     let emit = match tracer {
         FilterTracer::Lttng => format!("lttng_ust_tracepoint(lab, {name}, v, i)"),
         FilterTracer::Trackway => {
-            let fields: String = (0..FIELDS).map(|number| format!("v->f{number}, ")).collect();
+            let fields: String = (0..FIELD_COUNT).map(|number| format!("v->f{number}, ")).collect();
             format!("trackway(lab, {name}, {fields}i)")
         }
         // Code of a site: it loads the word's address, then the word; the rest is unlikely.
         FilterTracer::C => {
             let load = |of: &str| format!("__atomic_load_n({of}, __ATOMIC_RELAXED)");
             let wanted = load(&load("&wanted_at"));
-            let test = test(operands, is_false);
+            let test = filter_condition(operands, is_false);
             format!(
                 "{{\n\t\t\tif (__builtin_expect({wanted} != 0, 0) && {test})\n\
                  \t\t\t\tpassed++;\n\t\t\t__asm__ volatile(\"\" : : : \"memory\");\n\t\t}}"
             )
         }
     };
-    let all = self::work(operands, None, 0);
+    let all = self::loop_name(operands, None, 0);
     format!(
         "static void {work}(uint64_t first, uint64_t count)\n{{\n\
          \tconst struct lab_{name} *v = &{all}_values;\n\
@@ -206,16 +207,16 @@ mod tests {
 
     #[test]
     fn loops_are_named_after_what_is_false_in_them() {
-        assert_eq!(work(Operands::Strings, None, 0), "strings_all");
-        assert_eq!(work(Operands::Strings, Some(Chain::AndTrue), 5), "strings_all");
-        assert_eq!(work(Operands::Integers, Some(Chain::AndFalseFirst), 9), "integers_0");
-        assert_eq!(work(Operands::Integers, Some(Chain::AndFalseLast), 9), "integers_8");
+        assert_eq!(loop_name(Operands::Strings, None, 0), "strings_all");
+        assert_eq!(loop_name(Operands::Strings, Some(Chain::AndTrue), 5), "strings_all");
+        assert_eq!(loop_name(Operands::Integers, Some(Chain::AndFalseFirst), 9), "integers_0");
+        assert_eq!(loop_name(Operands::Integers, Some(Chain::AndFalseLast), 9), "integers_8");
         for tracer in FilterTracer::ALL {
-            let text = source(tracer);
+            let text = program_source(tracer);
             for operands in Operands::ALL {
                 for predicates in TRACED_PREDICATES {
                     for chain in Chain::TRACED {
-                        let name = work(operands, Some(chain), predicates);
+                        let name = loop_name(operands, Some(chain), predicates);
                         assert!(text.contains(&format!("{{\"{name}\", {name}}}")), "{name}");
                     }
                 }
@@ -225,7 +226,7 @@ mod tests {
 
     #[test]
     fn the_false_field_is_the_one_that_is_asked_for() {
-        let text = source(FilterTracer::Trackway);
+        let text = program_source(FilterTracer::Trackway);
         let of = |work: &str| {
             let line = text.lines().find(|line| line.contains(&format!("{work}_values = ")));
             line.expect("values").to_owned()

@@ -49,9 +49,9 @@ impl Question {
     pub(super) fn text(self) -> String {
         let one = |number| match self.operands {
             Operands::Integers => {
-                format!("f{number} {} {}", operator(number), constant(number))
+                format!("f{number} {} {}", operator_of_field(number), constant_of_field(number))
             }
-            Operands::Strings => format!("f{number} == \"{}\"", string(number)),
+            Operands::Strings => format!("f{number} == \"{}\"", string_of_field(number)),
         };
         let all: Vec<String> = (0..self.predicates).map(one).collect();
         all.join(if self.is_or { " || " } else { " && " })
@@ -62,7 +62,7 @@ impl Question {
         let field = |number| Member {
             name: format!("f{number}"),
             of: match self.operands {
-                Operands::Integers => scalar(number).into(),
+                Operands::Integers => scalar_of_field(number).into(),
                 Operands::Strings => Type::String,
             },
         };
@@ -79,14 +79,22 @@ impl Question {
     /// Returns its C function.
     pub(super) fn c_function(self) -> String {
         let one = |number| match self.operands {
-            Operands::Integers if scalar(number).is_signed() => {
-                format!("(int64_t)s[{number}] {} {}ll", operator(number), constant(number))
+            Operands::Integers if scalar_of_field(number).is_signed() => {
+                format!(
+                    "(int64_t)s[{number}] {} {}ll",
+                    operator_of_field(number),
+                    constant_of_field(number)
+                )
             }
             Operands::Integers => {
-                format!("s[{number}] {} {}ull", operator(number), constant(number))
+                format!(
+                    "s[{number}] {} {}ull",
+                    operator_of_field(number),
+                    constant_of_field(number)
+                )
             }
             Operands::Strings => {
-                let (text, bytes) = (string(number), string(number).len());
+                let (text, bytes) = (string_of_field(number), string_of_field(number).len());
                 format!(
                     "(s[{number}] >> 32 == {bytes} && \
                      memcmp(b + (uint32_t)s[{number}], \"{text}\", {bytes}) == 0)"
@@ -107,8 +115,8 @@ impl Question {
         let mut event = Event { slots: Vec::new(), bytes: Vec::new() };
         for (number, &is_true) in truths.iter().enumerate() {
             match self.operands {
-                Operands::Integers => event.slots.push(integer(number, is_true)),
-                Operands::Strings => event.push_string(&string(number), is_true),
+                Operands::Integers => event.slots.push(integer_for_truth(number, is_true)),
+                Operands::Strings => event.push_string(&string_of_field(number), is_true),
             }
         }
         event
@@ -154,30 +162,30 @@ pub(super) fn c_source(questions: &[Question]) -> String {
 }
 
 /// Returns the type of an integer field.
-pub(super) const fn scalar(number: usize) -> Scalar {
+pub(super) const fn scalar_of_field(number: usize) -> Scalar {
     SCALARS[number % SCALARS.len()]
 }
 
-const fn operator(number: usize) -> &'static str {
+const fn operator_of_field(number: usize) -> &'static str {
     OPERATORS[number % OPERATORS.len()]
 }
 
 /// Returns the constant that field `number` is compared with: every other needs more than 16 bits.
-const fn constant(number: usize) -> u64 {
+const fn constant_of_field(number: usize) -> u64 {
     404 + 7919 * number as u64 + if number % 2 == 1 { 1_000_000 } else { 0 }
 }
 
 /// Numbers come first: strings that begin alike would share a constant in C.
-fn string(number: usize) -> String {
+fn string_of_field(number: usize) -> String {
     let bytes = STRING_BYTES.0 + number % STRING_BYTES.1;
     format!("{number:0width$}name", width = bytes - 4)
 }
 
 /// Returns a value for which predicate `number` is true, or false: as near to its constant as
 /// possible.
-fn integer(number: usize, is_true: bool) -> u64 {
-    let constant = constant(number);
-    match (operator(number), is_true) {
+fn integer_for_truth(number: usize, is_true: bool) -> u64 {
+    let constant = constant_of_field(number);
+    match (operator_of_field(number), is_true) {
         ("==" | ">=", true) | ("!=" | "<" | ">", false) => constant,
         ("<", true) | (">=", false) => constant - 1,
         _ => constant + 1,
@@ -202,7 +210,7 @@ mod tests {
 
     #[test]
     fn strings_have_eight_to_twelve_bytes_and_differ() {
-        let strings: std::collections::BTreeSet<String> = (0..50).map(string).collect();
+        let strings: std::collections::BTreeSet<String> = (0..50).map(string_of_field).collect();
         assert_eq!(strings.len(), 50);
         let first: std::collections::BTreeSet<&str> =
             strings.iter().map(|text| &text[..8]).collect();

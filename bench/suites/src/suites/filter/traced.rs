@@ -23,12 +23,13 @@ use trackway_bench_engine::tracer::{Availability, Tracer as _};
 use super::chains::{Chain, FilterTracer, Operands, predicates_words};
 use super::program;
 use super::questions::Question;
-use crate::trace_check::{self, Size};
+use crate::trace_check::{self, EventSizeKind};
 use crate::tracers::daemon::Daemon;
 use crate::tracers::trackway::{
-    account, availability, in_window, link_flags, off_window_dir, write_to,
+    account_of_trace, check_availability, link_flags, make_idle_window_dir, set_trace_output,
+    set_window,
 };
-use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 use crate::tracers::{Lttng, RING_BYTES};
 
 /// Batches that do not count: until the ring has come round.
@@ -38,9 +39,9 @@ const BATCHES: u32 = 80;
 const BATCHES_QUICK: u32 = 20;
 /// Events of a batch: less than a millisecond of the slowest, so that most batches are not
 /// interrupted where others compete for the CPUs.
-const EVENTS: u64 = 2_000;
+const BATCH_EVENTS: u64 = 2_000;
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "filter-trace";
+const TRACE_FOLDER: &str = "filter-trace";
 
 /// The treatment of a loop's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,12 +56,12 @@ pub(super) struct LoopSetup {
 
 /// The rows of filters in traced programs.
 #[derive(Default)]
-pub(super) struct Traced {
+pub(super) struct TracedFilters {
     daemon: Option<Daemon>,
     batches: u32,
 }
 
-impl Traced {
+impl TracedFilters {
     /// Compiles the programs, starts LTTng's daemon, and returns the rows.
     pub(super) fn enter(
         workspace: &Workspace,
@@ -77,7 +78,7 @@ impl Traced {
             }
             let missing = match tracer {
                 FilterTracer::Lttng => Lttng::with_own_daemon().availability(workspace),
-                FilterTracer::Trackway => availability(&workspace.tools, has("cc")),
+                FilterTracer::Trackway => check_availability(&workspace.tools, has("cc")),
                 FilterTracer::C if has("cc") => Availability::Ready,
                 FilterTracer::C => Availability::Missing("there is no cc".to_owned()),
             };
@@ -96,7 +97,7 @@ impl Traced {
             }
             let from = rows.len();
             rows.extend(
-                setups(tracer, counts).into_iter().map(|setup| (setup.entry(&ready), setup)),
+                list_setups(tracer, counts).into_iter().map(|setup| (setup.entry(&ready), setup)),
             );
             for row in from..rows.len() {
                 let baseline = rows[row].1.baseline();
@@ -113,10 +114,10 @@ impl Traced {
             std::fs::write(&path, text).map_err(Error::io(format!("cannot write {path:?}")))
         };
         let name = program_name(tracer);
-        write(&format!("{name}.c"), program::source(tracer))?;
+        write(&format!("{name}.c"), program::program_source(tracer))?;
         match tracer {
             FilterTracer::Lttng => {
-                write(program::PROVIDER, program::provider())?;
+                write(program::PROVIDER_FILE, program::lttng_provider_source())?;
                 workspace.compile(name, &["-llttng-ust", "-ldl"])?;
                 self.daemon = Some(Daemon::start(workspace)?);
             }
@@ -134,31 +135,31 @@ impl Traced {
 
     /// Measures the median of the batches of one program, in ns of an event.
     pub(super) fn sample(&self, workspace: &Workspace, setup: LoopSetup) -> Result<Sample> {
-        workspace.clear(TRACE);
+        workspace.clear(TRACE_FOLDER);
         let output = match setup.tracer {
             FilterTracer::Lttng => self.by_lttng(workspace, setup)?,
             FilterTracer::Trackway => self.by_trackway(workspace, setup)?,
-            FilterTracer::C => by_itself(workspace, setup, self.arguments(setup))?,
+            FilterTracer::C => run_c_program(workspace, setup, self.arguments(setup))?,
         };
-        let batches = workload::batches(&output.stdout)?;
+        let batches = workload::parse_batches(&output.stdout)?;
         let emitted = batches.iter().map(|batch| batch.events).sum();
         let mut account = None;
         if setup.is_on && setup.tracer != FilterTracer::C {
             let found = self.account(workspace, setup, emitted)?;
-            check(setup, &found)?;
+            check_account(setup, &found)?;
             account = Some(found);
         }
-        let figure = workload::median_ns(&batches, WARM_UP)?;
+        let figure = workload::median_event_ns(&batches, WARM_UP)?;
         Ok(Sample { figure, account, ..Sample::default() })
     }
 
     fn arguments(&self, setup: LoopSetup) -> [String; 5] {
-        let work = program::work(setup.operands, setup.chain, setup.predicates);
+        let work = program::loop_name(setup.operands, setup.chain, setup.predicates);
         let batches = WARM_UP + self.batches;
-        ["batches".into(), work, "1".into(), batches.to_string(), EVENTS.to_string()]
+        ["batches".into(), work, "1".into(), batches.to_string(), BATCH_EVENTS.to_string()]
     }
 
-    fn by_lttng(&self, workspace: &Workspace, setup: LoopSetup) -> Result<child::Finished> {
+    fn by_lttng(&self, workspace: &Workspace, setup: LoopSetup) -> Result<child::ProgramOutput> {
         let lttng = FilterTracer::Lttng.name();
         let daemon = self.daemon.as_ref();
         let daemon = daemon.ok_or_else(|| Error::output(lttng, "no daemon"))?;
@@ -167,22 +168,22 @@ impl Traced {
             let session = UstSession {
                 name: SESSION,
                 is_snapshot: true,
-                channel: &rings(RING_BYTES, SUB_BUFFERS),
+                channel: &ring_options(RING_BYTES, SUB_BUFFERS),
                 rules: &[&format!("lab:{}", setup.operands.name())],
                 filter: filter.as_deref(),
                 contexts: &[],
             };
-            session.begin_again(daemon, &workspace.path(TRACE))?;
+            session.begin_again(daemon, &workspace.path(TRACE_FOLDER))?;
         }
         let mut command = daemon.command(&workspace.path(program_name(setup.tracer)));
         let finished = child::run(command.args(self.arguments(setup)), lttng)?;
         if setup.is_on {
-            ust_session::end(daemon, SESSION, true)?;
+            ust_session::end_session(daemon, SESSION, true)?;
         }
         Ok(finished)
     }
 
-    fn by_trackway(&self, workspace: &Workspace, setup: LoopSetup) -> Result<child::Finished> {
+    fn by_trackway(&self, workspace: &Workspace, setup: LoopSetup) -> Result<child::ProgramOutput> {
         let program = workspace.path(program_name(setup.tracer));
         let mut command = if setup.is_on {
             let mut command = Command::new(&workspace.tools.trackway);
@@ -191,13 +192,13 @@ impl Traced {
             if let Some(filter) = setup.filter() {
                 command.arg("--filter").arg(format!("lab:{}: {filter}", setup.operands.name()));
             }
-            write_to(&mut command, &workspace.path(TRACE));
+            set_trace_output(&mut command, &workspace.path(TRACE_FOLDER));
             command.arg("--").arg(program);
-            in_window(&mut command, workspace.window_dir());
+            set_window(&mut command, workspace.window_dir());
             command
         } else {
             let mut command = Command::new(program);
-            in_window(&mut command, &off_window_dir(workspace)?);
+            set_window(&mut command, &make_idle_window_dir(workspace)?);
             command
         };
         child::run(command.args(self.arguments(setup)), setup.tracer.name())
@@ -205,9 +206,13 @@ impl Traced {
 
     fn account(&self, workspace: &Workspace, setup: LoopSetup, emitted: u64) -> Result<Account> {
         if setup.tracer == FilterTracer::Trackway {
-            return account(&workspace.path(TRACE), emitted);
+            return account_of_trace(&workspace.path(TRACE_FOLDER), emitted);
         }
-        trace_check::overwritten(&workspace.path(TRACE), &[emitted], Size::Same)
+        trace_check::account_with_overwrites(
+            &workspace.path(TRACE_FOLDER),
+            &[emitted],
+            EventSizeKind::Same,
+        )
     }
 }
 
@@ -253,17 +258,17 @@ impl LoopSetup {
 }
 
 /// Returns the case of a filter that drops events by its last predicate.
-pub(super) fn dropped(operands: Operands, predicates: usize) -> String {
+pub(super) fn dropped_case(operands: Operands, predicates: usize) -> String {
     let (tracer, chain) = (FilterTracer::Trackway, Some(Chain::AndFalseLast));
     LoopSetup { tracer, operands, is_on: true, chain, predicates }.case()
 }
 
 /// Runs the program with the test in its own code; it reports the number of events that passed.
-fn by_itself(
+fn run_c_program(
     workspace: &Workspace,
     setup: LoopSetup,
     arguments: [String; 5],
-) -> Result<child::Finished> {
+) -> Result<child::ProgramOutput> {
     let name = setup.tracer.name();
     let mut command = Command::new(workspace.path(program_name(setup.tracer)));
     let finished = child::run(command.args(arguments), name)?;
@@ -275,7 +280,7 @@ fn by_itself(
 }
 
 /// Returns all rows of a tracer; C records nothing, and only LTTng and Trackway have strings.
-fn setups(tracer: FilterTracer, counts: &[usize]) -> Vec<LoopSetup> {
+fn list_setups(tracer: FilterTracer, counts: &[usize]) -> Vec<LoopSetup> {
     let mut all = Vec::new();
     for operands in Operands::ALL {
         all.push(LoopSetup { tracer, operands, is_on: false, chain: None, predicates: 0 });
@@ -310,7 +315,7 @@ fn program_name(tracer: FilterTracer) -> &'static str {
 }
 
 /// Checks that all events are accounted for: only the first one if the others were dropped.
-fn check(setup: LoopSetup, account: &Account) -> Result<()> {
+fn check_account(setup: LoopSetup, account: &Account) -> Result<()> {
     let is_right = match setup.is_dropped() {
         true => account.recorded == 1 && account.lost + account.overwritten == 0,
         false => account.is_complete() && account.recorded > 0,
@@ -326,7 +331,7 @@ mod tests {
 
     #[test]
     fn filters_are_held_against_the_same_loop_without_one() {
-        let all = setups(FilterTracer::Lttng, &TRACED_PREDICATES);
+        let all = list_setups(FilterTracer::Lttng, &TRACED_PREDICATES);
         for setup in all.iter().filter(|setup| setup.chain.is_some()) {
             let baseline = setup.baseline().expect("a loop");
             assert!(all.contains(&baseline), "{setup:?}");
@@ -335,10 +340,10 @@ mod tests {
         let cases: std::collections::BTreeSet<String> =
             all.iter().map(|setup| setup.case()).collect();
         assert_eq!(cases.len(), all.len(), "each has a name of its own");
-        let trackway = setups(FilterTracer::Trackway, &TRACED_PREDICATES).into_iter();
+        let trackway = list_setups(FilterTracer::Trackway, &TRACED_PREDICATES).into_iter();
         let as_theirs = |setup| LoopSetup { tracer: FilterTracer::Lttng, ..setup };
         assert!(trackway.map(as_theirs).eq(all), "both are asked the same");
-        let in_c = setups(FilterTracer::C, &TRACED_PREDICATES);
+        let in_c = list_setups(FilterTracer::C, &TRACED_PREDICATES);
         assert!(in_c.iter().all(|setup| setup.is_dropped() || !setup.is_on) && in_c.len() == 8);
     }
 
@@ -352,12 +357,12 @@ mod tests {
             predicates: 3,
         };
         let account = |recorded| Account { emitted: 10, recorded, ..Account::default() };
-        check(setup(Chain::AndFalseLast), &account(1)).expect("dropped but for the first");
-        check(setup(Chain::AndFalseLast), &account(2)).unwrap_err();
-        check(setup(Chain::AndTrue), &account(10)).expect("taken");
-        check(setup(Chain::AndTrue), &account(9)).unwrap_err();
+        check_account(setup(Chain::AndFalseLast), &account(1)).expect("dropped but for the first");
+        check_account(setup(Chain::AndFalseLast), &account(2)).unwrap_err();
+        check_account(setup(Chain::AndTrue), &account(10)).expect("taken");
+        check_account(setup(Chain::AndTrue), &account(9)).unwrap_err();
         for chain in [Chain::AndFalseLast, Chain::AndTrue] {
-            check(setup(chain), &account(0)).expect_err("it was silently off");
+            check_account(setup(chain), &account(0)).expect_err("it was silently off");
         }
     }
 }

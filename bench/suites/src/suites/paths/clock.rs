@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use trackway_abi::session::Clock as ClockLine;
-use trackway_sys::clock::{monotonic_ns, sleep_ns, tsc};
+use trackway_sys::clock::{monotonic_ns, read_tsc, sleep_ns};
 
 /// A clock that stamps events.
 pub(super) trait Clock: Sync {
@@ -17,18 +17,18 @@ pub(super) trait Clock: Sync {
 /// CLOCK_MONOTONIC by the processor's counter and a line under a sequence count, as the agent reads
 /// it (`agent::emit::timestamp`, which the bench may not import: it ships in no program but this
 /// one).
-pub(super) struct Line(ClockLine);
+pub(super) struct CounterClock(ClockLine);
 
 /// Time for which the counter is compared with the system's clock, in ns.
 const CALIBRATION_NS: u64 = 10_000_000;
 
-impl Line {
+impl CounterClock {
     /// Makes a line for this machine's counter. Without a counter, all readings use the system's
     /// clock, as in the agent.
     pub(super) fn calibrated() -> Self {
-        let (base_tsc, base_ns) = (tsc(), monotonic_ns());
+        let (base_tsc, base_ns) = (read_tsc(), monotonic_ns());
         sleep_ns(CALIBRATION_NS);
-        let ticks = tsc().wrapping_sub(base_tsc);
+        let ticks = read_tsc().wrapping_sub(base_tsc);
         let ns = monotonic_ns() - base_ns;
         let multiplier = (ns << 32).checked_div(ticks).unwrap_or(0);
         Self::new(base_tsc, base_ns, multiplier, if ticks == 0 { 0 } else { u64::MAX >> 1 })
@@ -37,12 +37,12 @@ impl Line {
     /// Makes a line that hardly moves, for stepping, which takes a thousand times as long.
     #[cfg(target_arch = "x86_64")]
     pub(super) fn slow() -> Self {
-        let counter = tsc();
+        let counter = read_tsc();
         Self::new(counter, monotonic_ns(), 1, if counter == 0 { 0 } else { u64::MAX >> 1 })
     }
 
     /// Makes the same line once more: each writer has its own, as each session has.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn duplicate(&self) -> Self {
         let value = |word: &AtomicU64| word.load(Ordering::Relaxed);
         let line = &self.0;
         let (base_tsc, base_ns) = (value(&line.base_tsc), value(&line.base_ns));
@@ -74,7 +74,7 @@ impl Line {
         let multiplier = line.multiplier.load(Ordering::Relaxed);
         let base_ns = line.base_ns.load(Ordering::Relaxed);
         let span = line.span.load(Ordering::Relaxed);
-        let ticks = tsc().wrapping_sub(base_tsc);
+        let ticks = read_tsc().wrapping_sub(base_tsc);
         if ticks > span {
             return None;
         }
@@ -87,7 +87,7 @@ impl Line {
     }
 }
 
-impl Clock for Line {
+impl Clock for CounterClock {
     #[inline(always)]
     fn now(&self) -> u64 {
         self.read().unwrap_or_else(monotonic_ns)
@@ -102,9 +102,9 @@ impl Clock for Line {
 
 /// The line without the fence that keeps times in the order of slots: not fit for use, but it shows
 /// the cost of the fence.
-pub(super) struct Unfenced(pub(super) Line);
+pub(super) struct UnfencedClock(pub(super) CounterClock);
 
-impl Clock for Unfenced {
+impl Clock for UnfencedClock {
     #[inline(always)]
     fn now(&self) -> u64 {
         self.0.now()
@@ -117,15 +117,15 @@ impl Clock for Unfenced {
 }
 
 /// A constant time: a load. The rest of an event's cost is the buffer's.
-pub(super) struct Still(AtomicU64);
+pub(super) struct ConstantClock(AtomicU64);
 
-impl Still {
+impl ConstantClock {
     pub(super) fn new() -> Self {
         Self(AtomicU64::new(monotonic_ns()))
     }
 }
 
-impl Clock for Still {
+impl Clock for ConstantClock {
     #[inline(always)]
     fn now(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
@@ -155,18 +155,18 @@ mod tests {
 
     #[test]
     fn the_line_follows_the_systems_clock() {
-        let line = Line::calibrated();
+        let line = CounterClock::calibrated();
         let before = monotonic_ns();
         let read = line.now_in_order();
         let after = monotonic_ns();
         // A calibration over 10 ms is good to some microseconds.
         assert!(read + 1_000_000 > before && read < after + 1_000_000, "{before} {read} {after}");
-        assert!(Unfenced(line.again()).now_in_order() + 1_000_000 > before);
+        assert!(UnfencedClock(line.duplicate()).now_in_order() + 1_000_000 > before);
     }
 
     #[test]
     fn the_still_clock_stands() {
-        let still = Still::new();
+        let still = ConstantClock::new();
         assert_eq!(still.now(), still.now_in_order());
     }
 }

@@ -4,15 +4,15 @@ use std::hint::black_box;
 use std::sync::Barrier;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::affinity::{pin, thread_cpu_ns};
+use trackway_bench_engine::host::affinity::{pin_thread_to_cpu, thread_cpu_ns};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::stats::Spread;
-use trackway_sys::clock::{monotonic_ns, tsc};
+use trackway_sys::clock::{monotonic_ns, read_tsc};
 
 use super::clock::load_fence;
-use super::memory::Found;
+use super::memory::FoundRecords;
 use super::protections::{Contender, Record};
-use super::staged::{Did, Staged};
+use super::staged::{RecordOutcome, Staged};
 
 /// Events between two readings of the clock.
 const BATCH_EVENTS: u64 = 5_000;
@@ -47,7 +47,7 @@ impl Tally {
 
 /// Stages and records events, and counts their outcomes.
 #[inline(always)]
-fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64) -> Tally {
+fn emit_events(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64) -> Tally {
     let (record, writer) = parts;
     // The call goes through a pointer that the compiler cannot resolve, as the library's does.
     let record = black_box(record);
@@ -56,8 +56,8 @@ fn emit(parts: (Record, *const ()), staged: &mut Staged, first: u64, count: u64)
         staged.put(number);
         // SAFETY: the parts belong together, and the event is this thread's.
         let did = unsafe { record(writer, staged) };
-        recorded += u64::from(did != Did::Lost);
-        switches += u64::from(did == Did::Switched);
+        recorded += u64::from(did != RecordOutcome::Lost);
+        switches += u64::from(did == RecordOutcome::Switched);
     }
     Tally { emitted: count, recorded, switches, restarts: 0 }
 }
@@ -77,7 +77,8 @@ impl Runner {
     }
 
     fn emit(&mut self, count: u64) -> Tally {
-        let tally = emit(self.contender.parts(), &mut self.staged, self.tally.emitted, count);
+        let tally =
+            emit_events(self.contender.parts(), &mut self.staged, self.tally.emitted, count);
         self.tally.add(&tally);
         self.tally.restarts = self.staged.restarts;
         tally
@@ -93,7 +94,7 @@ impl Runner {
             self.emit(BATCH_EVENTS);
             figures.push((thread_cpu_ns() - begin) as f64 / BATCH_EVENTS as f64);
         }
-        median(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
+        median_of(&figures).ok_or_else(|| Error::output("the loop", "no batch"))
     }
 
     /// Emits `events` events and measures each: the average of the middle half of those that stayed
@@ -101,8 +102,8 @@ impl Runner {
     /// advance in steps, and a median would be one of these steps.) The cost of timing is
     /// subtracted.
     pub(super) fn ticks_of_paths(&mut self, events: u64) -> Result<Option<(f64, f64)>> {
-        let empty: Vec<f64> = (0..events.min(2_000)).map(|_| timed(|| ()).0).collect();
-        let Some(empty) = middle(empty) else { return Ok(None) };
+        let empty: Vec<f64> = (0..events.min(2_000)).map(|_| measure_ticks(|| ()).0).collect();
+        let Some(empty) = mean_of_middle_half(empty) else { return Ok(None) };
         let (record, writer) = self.contender.parts();
         let record = black_box(record);
         let (mut fast, mut switches) = (Vec::with_capacity(events as usize), Vec::new());
@@ -110,17 +111,17 @@ impl Runner {
             self.staged.put(number);
             let staged = &raw mut self.staged;
             // SAFETY: the parts belong together, and the event is this thread's.
-            let (ticks, did) = timed(|| unsafe { record(writer, staged) });
-            self.tally.recorded += u64::from(did != Did::Lost);
-            self.tally.switches += u64::from(did == Did::Switched);
+            let (ticks, did) = measure_ticks(|| unsafe { record(writer, staged) });
+            self.tally.recorded += u64::from(did != RecordOutcome::Lost);
+            self.tally.switches += u64::from(did == RecordOutcome::Switched);
             match did {
-                Did::Lost => {}
-                Did::Recorded => fast.push(ticks - empty),
-                Did::Switched => switches.push(ticks - empty),
+                RecordOutcome::Lost => {}
+                RecordOutcome::Recorded => fast.push(ticks - empty),
+                RecordOutcome::Switched => switches.push(ticks - empty),
             }
         }
         self.tally.emitted += events;
-        Ok(middle(fast).zip(middle(switches)))
+        Ok(mean_of_middle_half(fast).zip(mean_of_middle_half(switches)))
     }
 
     /// Returns the part of events that have opened a sub-buffer.
@@ -133,7 +134,7 @@ impl Runner {
     pub(super) fn check(&self) -> Result<Account> {
         let found = self.contender.find(self.staged.body_bytes)?;
         let gaps: u64 = found.iter().map(|found| found.gaps).sum();
-        let account = check(&self.contender, &found, &self.tally)?;
+        let account = check_tally(&self.contender, &found, &self.tally)?;
         if gaps > self.tally.lost() {
             let message = format!("{gaps} events are missing in between: {:?}", self.tally);
             return Err(Error::output(self.contender.protection.name(), message));
@@ -153,7 +154,7 @@ impl Runner {
 #[cfg(target_arch = "x86_64")]
 impl Runner {
     /// Emits events until one opens a sub-buffer, at most `most`; how many.
-    pub(super) fn until_switch(&mut self, most: u64) -> u64 {
+    pub(super) fn emit_until_switch(&mut self, most: u64) -> u64 {
         (1..=most).find(|_| self.emit(1).switches > 0).unwrap_or(most)
     }
 
@@ -163,15 +164,15 @@ impl Runner {
     }
 
     /// Returns code, writer and event, for a child that is stepped through.
-    pub(super) fn stepped(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
+    pub(super) fn stepping_parts(&mut self) -> ((Record, *const ()), &mut Staged, u64) {
         (self.contender.parts(), &mut self.staged, self.tally.emitted)
     }
 }
 
 /// Computes the account of the events, if buffers hold, by their own count, exactly those that were
 /// recorded.
-fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Account> {
-    let mut all = Found::default();
+fn check_tally(contender: &Contender, found: &[FoundRecords], tally: &Tally) -> Result<Account> {
+    let mut all = FoundRecords::default();
     found.iter().for_each(|found| all.add(found));
     let is_there = all.records > 0 && all.records <= tally.recorded;
     if all.counted == tally.recorded && is_there {
@@ -190,32 +191,32 @@ fn check(contender: &Contender, found: &[Found], tally: &Tally) -> Result<Accoun
 /// Measures `work` alone, in ticks of the counter: no earlier instruction is still in flight when
 /// it begins, and nothing of it but stores is when it ends.
 #[inline(always)]
-fn timed<T>(work: impl FnOnce() -> T) -> (f64, T) {
+fn measure_ticks<T>(work: impl FnOnce() -> T) -> (f64, T) {
     load_fence();
-    let begin = tsc();
+    let begin = read_tsc();
     load_fence();
     let done = work();
     load_fence();
-    let end = tsc();
+    let end = read_tsc();
     load_fence();
     (end.wrapping_sub(begin) as f64, done)
 }
 
 /// Returns the average of the middle half of figures.
-fn middle(mut figures: Vec<f64>) -> Option<f64> {
+fn mean_of_middle_half(mut figures: Vec<f64>) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let quarter = figures.len() / 4;
     let half = figures.get(quarter..figures.len() - quarter).filter(|half| !half.is_empty())?;
     Some(half.iter().sum::<f64>() / half.len() as f64)
 }
 
-fn median(figures: &[f64]) -> Option<f64> {
+fn median_of(figures: &[f64]) -> Option<f64> {
     Spread::of(figures).map(|spread| spread.median)
 }
 
 /// The result of threads that emitted at once.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct AtOnce {
+pub(super) struct ThreadsResult {
     /// The count of their events.
     pub(super) tally: Tally,
     /// By the buffers.
@@ -228,16 +229,16 @@ pub(super) struct AtOnce {
 
 /// Lets `threads` threads emit for a fixed time: each on a CPU of its own if there are enough in
 /// `cpus`, else as the scheduler decides.
-pub(super) fn at_once(
+pub(super) fn emit_from_threads(
     contender: &Contender,
     (threads, cpus): (usize, &[usize]),
     body_bytes: usize,
     duration_ns: u64,
-) -> Result<AtOnce> {
+) -> Result<ThreadsResult> {
     let barrier = Barrier::new(threads);
     let run = |thread: usize| -> Result<(Tally, [u64; 3])> {
         let mut staged = Staged::new(thread, body_bytes);
-        let pinned = if threads <= cpus.len() { pin(cpus[thread]) } else { Ok(()) };
+        let pinned = if threads <= cpus.len() { pin_thread_to_cpu(cpus[thread]) } else { Ok(()) };
         // All threads must reach the barrier, or those that do would wait for ever.
         barrier.wait();
         pinned?;
@@ -247,7 +248,7 @@ pub(super) fn at_once(
         let begin = monotonic_ns();
         let mut end = begin;
         while end < begin + duration_ns {
-            tally.add(&emit(parts, &mut staged, tally.emitted, BATCH_EVENTS / 10));
+            tally.add(&emit_events(parts, &mut staged, tally.emitted, BATCH_EVENTS / 10));
             end = monotonic_ns();
         }
         tally.restarts = staged.restarts;
@@ -265,38 +266,44 @@ pub(super) fn at_once(
         tally.add(&of_one);
         (begin, end, cpu_ns) = (begin.min(from), end.max(to), cpu_ns + on_cpu);
     }
-    let account = check(contender, &contender.find(body_bytes)?, &tally)?;
-    Ok(AtOnce { tally, account, ns: end - begin, cpu_ns })
+    let account = check_tally(contender, &contender.find(body_bytes)?, &tally)?;
+    Ok(ThreadsResult { tally, account, ns: end - begin, cpu_ns })
 }
 
 #[cfg(test)]
 mod tests {
     use trackway_ring::Geometry;
 
-    use super::super::clock::Still;
+    use super::super::clock::ConstantClock;
     use super::super::protections::{ProtectionKind, Scale};
     use super::*;
 
-    fn runner(protection: ProtectionKind, cpu: usize) -> Runner {
+    fn make_runner(protection: ProtectionKind, cpu: usize) -> Runner {
         let geometry = Geometry::new(12, 3).expect("a geometry");
         let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
-        Runner::new(Contender::new(protection, scale, Still::new()).expect("buffers"), 32)
+        Runner::new(Contender::new(protection, scale, ConstantClock::new()).expect("buffers"), 32)
     }
 
     #[test]
     fn the_middle_is_between_the_steps_of_a_counter() {
-        assert_eq!(middle(vec![30.0, 20.0, 9e9, 20.0, 30.0, 20.0, 20.0, 0.0]), Some(22.5));
-        assert_eq!((middle(vec![7.0]), middle(Vec::new())), (Some(7.0), None));
+        assert_eq!(
+            mean_of_middle_half(vec![30.0, 20.0, 9e9, 20.0, 30.0, 20.0, 20.0, 0.0]),
+            Some(22.5)
+        );
+        assert_eq!(
+            (mean_of_middle_half(vec![7.0]), mean_of_middle_half(Vec::new())),
+            (Some(7.0), None)
+        );
     }
 
     #[test]
     fn records_that_are_not_there_are_noticed() {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
-        let checked = trackway_bench_engine::host::affinity::on(cpu, || {
+        let checked = trackway_bench_engine::host::affinity::run_on_cpu(cpu, || {
             for protection in
                 [ProtectionKind::Nothing, ProtectionKind::Claim, ProtectionKind::Lockless]
             {
-                let mut runner = runner(protection, cpu);
+                let mut runner = make_runner(protection, cpu);
                 assert!(runner.check().is_err(), "{protection:?}: nothing was recorded");
                 runner.median_ns(100, 3)?;
                 runner.tally.recorded += 1;
@@ -319,8 +326,8 @@ mod tests {
     #[test]
     fn switches_are_told_apart_from_other_events() {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
-        let done = trackway_bench_engine::host::affinity::on(cpu, || {
-            let mut runner = runner(ProtectionKind::Nothing, cpu);
+        let done = trackway_bench_engine::host::affinity::run_on_cpu(cpu, || {
+            let mut runner = make_runner(ProtectionKind::Nothing, cpu);
             runner.ticks_of_paths(1_000)?;
             runner.check()?;
             Ok(runner.tally)

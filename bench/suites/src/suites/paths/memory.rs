@@ -28,18 +28,18 @@ const _: () = assert!(
 );
 
 /// Shared memory of this process and its children, in small pages, as the window is.
-pub(super) struct Map {
+pub(super) struct SharedMapping {
     base: *mut u8,
     bytes: usize,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread; it is used through atomics and raw
 // copies according to the buffers' own rules.
-unsafe impl Send for Map {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Map {}
+unsafe impl Sync for SharedMapping {}
 
-impl Map {
+impl SharedMapping {
     /// Makes zeroed memory, and touches all of it.
     fn new(bytes: usize) -> Result<Self> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
@@ -66,14 +66,14 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         // SAFETY: the mapping is ours, and every reference into it borrows from its owner.
         unsafe { libc::munmap(self.base.cast(), self.bytes) };
     }
 }
 
-impl Memory for Map {
+impl Memory for SharedMapping {
     fn load(&self, at: u64, into: &mut [u8]) -> std::result::Result<(), Damage> {
         if !self.holds(at, into.len()) {
             return Err(Damage::Table(at));
@@ -84,7 +84,7 @@ impl Memory for Map {
     }
 }
 
-impl Store for Map {
+impl Store for SharedMapping {
     #[inline(always)]
     unsafe fn store(&self, at: u64, source: &[u8]) {
         // The bounds are checked, as in the window, where the positions are in shared memory.
@@ -95,7 +95,7 @@ impl Store for Map {
     }
 }
 
-impl claim::Copy for Map {
+impl claim::Copy for SharedMapping {
     #[inline(always)]
     unsafe fn copy(&self, at: u64, source: *const u8, bytes: usize) {
         // SAFETY: the caller bounded the plan's target, with room for whole words after it, and has
@@ -106,7 +106,7 @@ impl claim::Copy for Map {
 
 /// The content of a buffer after a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Found {
+pub(super) struct FoundRecords {
     /// Number of records by the buffer's own counters.
     pub(super) counted: u64,
     /// Records that are in it now.
@@ -117,7 +117,7 @@ pub(super) struct Found {
     pub(super) last: Option<u32>,
 }
 
-impl Found {
+impl FoundRecords {
     /// Counts the records in `content`, which must be whole, each with `body_bytes` of body.
     fn take(&mut self, content: &[u8], body_bytes: usize) -> Result<u64> {
         let wrong = |message: &str| Err(Error::output("a buffer", message));
@@ -135,7 +135,7 @@ impl Found {
                 return wrong("a record does not end where its sub-buffer's content does");
             };
             let number = u32::from_le_bytes(*number);
-            self.gaps += u64::from(self.last.is_some_and(|last| !follows(last, number)));
+            self.gaps += u64::from(self.last.is_some_and(|last| !is_next_number(last, number)));
             self.last = Some(number);
             records += 1;
             rest = &rest[header_bytes + body_bytes..];
@@ -158,7 +158,7 @@ impl Found {
 const _: () = assert!(ID < TAG_MEDIUM && Staged::BODY_BYTES_MIN >= 4);
 
 /// Returns true if a thread's next number is this one.
-const fn follows(last: u32, number: u32) -> bool {
+const fn is_next_number(last: u32, number: u32) -> bool {
     let mask = (1 << NUMBER_BITS) - 1;
     last & !mask == number & !mask && last.wrapping_add(1) & mask == number & mask
 }
@@ -169,19 +169,19 @@ pub(super) trait Ring: Sync + Sized {
     fn new(geometry: Geometry) -> Result<Self>;
 
     /// Searches the buffer for records while nothing writes; all of their bodies have `body_bytes`.
-    fn find(&self, body_bytes: usize) -> Result<Found>;
+    fn find(&self, body_bytes: usize) -> Result<FoundRecords>;
 }
 
 /// A region with its sub-buffers.
-pub(super) struct OurRing {
-    map: Map,
+pub(super) struct RegionRing {
+    map: SharedMapping,
     geometry: Geometry,
 }
 
-impl OurRing {
+impl RegionRing {
     /// Returns its memory.
     #[inline(always)]
-    pub(super) fn map(&self) -> &Map {
+    pub(super) fn map(&self) -> &SharedMapping {
         &self.map
     }
 
@@ -201,9 +201,9 @@ impl OurRing {
     }
 }
 
-impl Ring for OurRing {
+impl Ring for RegionRing {
     fn new(geometry: Geometry) -> Result<Self> {
-        let map = Map::new(HEAD_BYTES + geometry.ring_bytes() as usize)?;
+        let map = SharedMapping::new(HEAD_BYTES + geometry.ring_bytes() as usize)?;
         let ring = Self { map, geometry };
         let region = ring.region();
         for index in 0..geometry.sub_count() {
@@ -213,17 +213,19 @@ impl Ring for OurRing {
         Ok(ring)
     }
 
-    fn find(&self, body_bytes: usize) -> Result<Found> {
+    fn find(&self, body_bytes: usize) -> Result<FoundRecords> {
         let damaged = |damage| Error::output("a region", damage);
         let region = self.region();
         let snapshot = region.snapshot().map_err(damaged)?;
         // Nothing writes, so the slot is stable.
         let counted = snapshot.events.ok_or_else(|| Error::output("a region", "it changes"))?;
-        let mut found = Found { counted, ..Found::default() };
+        let mut found = FoundRecords { counted, ..FoundRecords::default() };
         let oldest = region.oldest_index(snapshot.head);
         let mut from =
             Drained { position: oldest << self.geometry.sub_shift(), ..Drained::default() };
-        while let Some(piece) = region.piece(&self.map, &from, &snapshot, true).map_err(damaged)? {
+        while let Some(piece) =
+            region.next_piece(&self.map, &from, &snapshot, true).map_err(damaged)?
+        {
             let mut content = vec![0; (piece.end - piece.start) as usize];
             region.copy(&self.map, &piece, &mut content).map_err(damaged)?;
             let records = found.take(&content, body_bytes)?;
@@ -238,17 +240,17 @@ impl Ring for OurRing {
 }
 
 /// A buffer of the paper's with its sub-buffers.
-pub(super) struct PaperRing {
-    map: Map,
+pub(super) struct LocklessRing {
+    map: SharedMapping,
     geometry: Geometry,
     /// The consumer's position.
     own: AtomicU32,
 }
 
-impl PaperRing {
+impl LocklessRing {
     /// Returns its memory.
     #[inline(always)]
-    pub(super) fn map(&self) -> &Map {
+    pub(super) fn map(&self) -> &SharedMapping {
         &self.map
     }
 
@@ -273,10 +275,10 @@ impl PaperRing {
     }
 }
 
-impl Ring for PaperRing {
+impl Ring for LocklessRing {
     fn new(geometry: Geometry) -> Result<Self> {
         let bytes = geometry.ring_bytes() + geometry.sub_bytes();
-        let map = Map::new(HEAD_BYTES + bytes as usize)?;
+        let map = SharedMapping::new(HEAD_BYTES + bytes as usize)?;
         let ring = Self { map, geometry, own: AtomicU32::new(geometry.sub_count() as u32) };
         let buffer = ring.buffer();
         buffer.reset(0);
@@ -286,13 +288,13 @@ impl Ring for PaperRing {
         Ok(ring)
     }
 
-    fn find(&self, body_bytes: usize) -> Result<Found> {
+    fn find(&self, body_bytes: usize) -> Result<FoundRecords> {
         let buffer = self.buffer();
         if let Some(hole) = buffer.holes().next() {
             return Err(Error::output("the paper's buffer", format_args!("it has a {hole:?}")));
         }
         buffer.force_switch(&self.map, trackway_sys::clock::monotonic_ns);
-        let mut found = Found { counted: buffer.records(), ..Found::default() };
+        let mut found = FoundRecords { counted: buffer.records(), ..FoundRecords::default() };
         let mut own = self.own.load(Ordering::Relaxed);
         let mut field = [0; 8];
         while let Ok(got) = buffer.get(&mut own) {
@@ -319,7 +321,7 @@ mod tests {
     use super::*;
 
     /// Returns a record as it lies in memory.
-    fn record(number: u32) -> [u8; 8] {
+    fn record_bytes(number: u32) -> [u8; 8] {
         let mut bytes = [0; 8];
         bytes[..4].copy_from_slice(&(7 << TAG_BITS | ID).to_le_bytes());
         bytes[4..].copy_from_slice(&number.to_le_bytes());
@@ -328,20 +330,20 @@ mod tests {
 
     #[test]
     fn records_are_found_and_their_numbers_compared() {
-        let mut found = Found::default();
-        let content = [record(3), record(4), record(6)].concat();
+        let mut found = FoundRecords::default();
+        let content = [record_bytes(3), record_bytes(4), record_bytes(6)].concat();
         assert_eq!(found.take(&content, 4).expect("records"), 3);
         assert_eq!((found.records, found.gaps, found.last), (3, 1, Some(6)));
         // Each thread has numbers of its own, and they come round.
         let thread = 5 << NUMBER_BITS;
         let last = thread | ((1 << NUMBER_BITS) - 1);
-        assert!(follows(last, thread) && !follows(last, thread + (1 << NUMBER_BITS)));
+        assert!(is_next_number(last, thread) && !is_next_number(last, thread + (1 << NUMBER_BITS)));
     }
 
     #[test]
     fn what_is_no_record_is_an_error() {
-        let cut = |content: &[u8]| Found::default().take(content, 4).is_err();
-        assert!(cut(&record(3)[..7]) && cut(&record(3)[..3]));
+        let cut = |content: &[u8]| FoundRecords::default().take(content, 4).is_err();
+        assert!(cut(&record_bytes(3)[..7]) && cut(&record_bytes(3)[..3]));
         assert!(cut(&[0xff; 8]) && cut(&[ID as u8 + 1, 0, 0, 0, 0, 0, 0, 0]));
     }
 }

@@ -9,6 +9,7 @@
 //! protections  the writers
 //! loops        timed loops
 //! stepping     instructions, counted by single steps
+//! goals        what the figures are held against
 //! ```
 //!
 //! Main invariant: all protections stage the same event, read the same clock, make the same header,
@@ -16,6 +17,7 @@
 //! buffer are searched for as many records as were recorded.
 
 mod clock;
+mod goals;
 mod loops;
 mod memory;
 mod protections;
@@ -24,23 +26,23 @@ mod staged;
 mod stepping;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::affinity::on;
+use trackway_bench_engine::host::affinity::run_on_cpu;
 use trackway_bench_engine::host::machine::allowed_cpus;
-use trackway_bench_engine::ratios::at_most;
-use trackway_bench_engine::ratios::{ByRound, Estimate, Form, most};
-use trackway_bench_engine::results::{Account, Bar, Report, SuiteRows, Unit};
+use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::signals;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use trackway_ring::Geometry;
 
 use super::shared_runs::SharedRuns;
-use clock::{Line, Still, Unfenced};
+pub(crate) use goals::judge_goals;
+
+use clock::{ConstantClock, CounterClock, UnfencedClock};
 use loops::Runner;
 use protections::{Contender, ProtectionKind, Scale};
 
 /// Its name.
-const NAME: &str = "paths";
+const SUITE_NAME: &str = "paths";
 /// Sub-buffers of the buffers in rows that do not vary them: sixteen of 64 KiB.
 const SHIFTS: (u32, u32) = (16, 4);
 /// Sizes and numbers of sub-buffers, as powers of two: 4 KiB to 4 MiB, in rings of 1 MiB as long as
@@ -87,7 +89,7 @@ enum Path {
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Question {
+enum RowKind {
     /// An event with a payload of this length, in a loop.
     Loop(usize, ClockKind),
     /// An event in sub-buffers of another size, in a loop.
@@ -102,13 +104,13 @@ enum Question {
     Instructions(Path),
 }
 
-impl Question {
+impl RowKind {
     fn words(self) -> String {
         let payload = |bytes| if bytes == BYTES { "u32".to_owned() } else { format!("{bytes} B") };
         match self {
             Self::Loop(bytes, ClockKind::Counter) => payload(bytes),
             Self::Loop(bytes, ClockKind::Still) => format!("{}, still clock", payload(bytes)),
-            Self::Size(at) => format!("{SIZES_BYTES} B, sub-buffers of {} KiB", kibibytes(at)),
+            Self::Size(at) => format!("{SIZES_BYTES} B, sub-buffers of {} KiB", sub_buffer_kib(at)),
             Self::Single(Path::Fast) => "fast path, alone".to_owned(),
             Self::Single(Path::Switch) => "switch path, alone".to_owned(),
             Self::Line(Path::Fast) => "fast path, in a loop".to_owned(),
@@ -136,7 +138,7 @@ impl Question {
         all.extend([Path::Fast, Path::Switch].map(Self::Single));
         all.extend([Path::Fast, Path::Switch].map(Self::Line));
         all.extend((0..SIZES.len()).map(Self::Size));
-        all.extend(threads(cpus).into_iter().map(Self::Threads));
+        all.extend(thread_counts(cpus).into_iter().map(Self::Threads));
         all.extend([Path::Fast, Path::Switch].map(Self::Instructions));
         all
     }
@@ -151,12 +153,12 @@ impl Question {
     }
 }
 
-const fn kibibytes(size: usize) -> u64 {
+const fn sub_buffer_kib(size: usize) -> u64 {
     1 << (SIZES[size].0 - 10)
 }
 
 /// Numbers of threads: powers of two up to one for each CPU, and too many.
-fn threads(cpus: usize) -> Vec<usize> {
+fn thread_counts(cpus: usize) -> Vec<usize> {
     let doubled = std::iter::successors(Some(1), |count| Some(count * 2));
     let mut counts: Vec<usize> = doubled.take_while(|count| *count < cpus).collect();
     counts.push(cpus);
@@ -169,7 +171,7 @@ fn threads(cpus: usize) -> Vec<usize> {
 
 /// The amount of work in a run.
 #[derive(Debug, Clone, Copy)]
-struct Dose {
+struct WorkAmount {
     /// Divisor of the part of a ring that is filled before events count, so that a figure does not
     /// depend on the earlier content of the caches.
     warm_up: u64,
@@ -178,7 +180,7 @@ struct Dose {
     timed_events: u64,
 }
 
-impl Dose {
+impl WorkAmount {
     const fn of(settings: &Settings) -> Self {
         if settings.quick {
             Self { warm_up: 10, batches: 5, duration_ns: 20_000_000, timed_events: 8_000 }
@@ -209,9 +211,9 @@ enum RunKind {
 
 /// The suite.
 pub(crate) struct Paths {
-    line: Option<Line>,
+    line: Option<CounterClock>,
     cpus: Vec<usize>,
-    rows: Vec<(ProtectionKind, Question)>,
+    rows: Vec<(ProtectionKind, RowKind)>,
     path_figures: SharedRuns<(ProtectionKind, RunKind), PathFigures>,
     #[cfg(target_arch = "x86_64")]
     stepped: SharedRuns<ProtectionKind, Stepped>,
@@ -219,9 +221,9 @@ pub(crate) struct Paths {
 
 /// The steps of each event, and the account of the events.
 #[cfg(target_arch = "x86_64")]
-type Stepped = (Vec<(staged::Did, stepping::Steps)>, Account);
+type Stepped = (Vec<(staged::RecordOutcome, stepping::Steps)>, Account);
 
-fn geometry((sub_shift, count_shift): (u32, u32)) -> Result<Geometry> {
+fn geometry_of_shifts((sub_shift, count_shift): (u32, u32)) -> Result<Geometry> {
     Geometry::new(sub_shift, count_shift)
         .map_err(|_| Error::output("trackway-bench", "a buffer of a size that no buffer may have"))
 }
@@ -244,7 +246,7 @@ impl Paths {
         self.cpus.first().copied().unwrap_or(0)
     }
 
-    fn contender(
+    fn make_contender(
         &self,
         protection: ProtectionKind,
         clock: ClockKind,
@@ -253,45 +255,49 @@ impl Paths {
         let line = self.line.as_ref().ok_or_else(|| Error::output("the clock", "none"))?;
         match (protection, clock) {
             (ProtectionKind::LocklessUnfenced, _) => {
-                Contender::new(protection, scale, Unfenced(line.again()))
+                Contender::new(protection, scale, UnfencedClock(line.duplicate()))
             }
-            (_, ClockKind::Counter) => Contender::new(protection, scale, line.again()),
-            (_, ClockKind::Still) => Contender::new(protection, scale, Still::new()),
+            (_, ClockKind::Counter) => Contender::new(protection, scale, line.duplicate()),
+            (_, ClockKind::Still) => Contender::new(protection, scale, ConstantClock::new()),
         }
     }
 
     /// Makes a thread that emits events of a length into empty buffers.
-    fn runner(
+    fn make_runner(
         &self,
         protection: ProtectionKind,
         (shifts, bytes): ((u32, u32), usize),
         clock: ClockKind,
     ) -> Result<(Runner, Geometry)> {
-        let geometry = geometry(shifts)?;
+        let geometry = geometry_of_shifts(shifts)?;
         let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
-        Ok((Runner::new(self.contender(protection, clock, scale)?, bytes), geometry))
+        Ok((Runner::new(self.make_contender(protection, clock, scale)?, bytes), geometry))
     }
 
     /// Measures ns of an event in a loop, and the part of events that switch.
-    fn in_loop(
+    fn measure_in_loop(
         &self,
         protection: ProtectionKind,
         (shifts, bytes): ((u32, u32), usize),
         clock: ClockKind,
-        dose: Dose,
+        dose: WorkAmount,
     ) -> Result<(f64, f64, Account)> {
-        let (mut runner, geometry) = self.runner(protection, (shifts, bytes), clock)?;
+        let (mut runner, geometry) = self.make_runner(protection, (shifts, bytes), clock)?;
         let ns = runner.median_ns(dose.warm_up(geometry, bytes), dose.batches)?;
         Ok((ns, runner.switches_per_event(), runner.check()?))
     }
 
     /// Measures ns of an event on each path, between fences.
-    fn by_single_events(&self, protection: ProtectionKind, dose: Dose) -> Result<PathFigures> {
+    fn measure_single_events(
+        &self,
+        protection: ProtectionKind,
+        dose: WorkAmount,
+    ) -> Result<PathFigures> {
         let shifts = (SIZES[0], SIZES_BYTES);
-        let (mut runner, geometry) = self.runner(protection, shifts, ClockKind::Counter)?;
+        let (mut runner, geometry) = self.make_runner(protection, shifts, ClockKind::Counter)?;
         runner.skip(dose.warm_up(geometry, SIZES_BYTES));
         let ticks = runner.ticks_of_paths(dose.timed_events)?;
-        let rate = self.line.as_ref().and_then(Line::ticks_per_ns);
+        let rate = self.line.as_ref().and_then(CounterClock::ticks_per_ns);
         let ((fast, switch), rate) = ticks
             .zip(rate)
             .ok_or_else(|| Error::output(protection.name(), "no event on a path"))?;
@@ -300,13 +306,13 @@ impl Paths {
 
     /// Returns ns of an event in a loop that never switches, and the additional cost of a switch:
     /// by the line through the sizes whose rings are of one size.
-    fn by_line(&self, protection: ProtectionKind, dose: Dose) -> Result<PathFigures> {
+    fn measure_by_line(&self, protection: ProtectionKind, dose: WorkAmount) -> Result<PathFigures> {
         let mut points = Vec::new();
         let mut account = Account::default();
         for shifts in &SIZES[..SAME_RING] {
             let shifts = (*shifts, SIZES_BYTES);
             let (ns, switches, became) =
-                self.in_loop(protection, shifts, ClockKind::Counter, dose)?;
+                self.measure_in_loop(protection, shifts, ClockKind::Counter, dose)?;
             points.push((switches, ns));
             account.add(&became);
         }
@@ -315,11 +321,17 @@ impl Paths {
         Ok(PathFigures { fast, switch, account })
     }
 
-    fn threads(&self, protection: ProtectionKind, count: usize, dose: Dose) -> Result<Sample> {
+    fn sample_threads(
+        &self,
+        protection: ProtectionKind,
+        count: usize,
+        dose: WorkAmount,
+    ) -> Result<Sample> {
         let cpus = self.cpus.last().map_or(1, |last| last + 1);
-        let scale = Scale { geometry: geometry(SHIFTS)?, cpus, threads: count };
-        let contender = self.contender(protection, ClockKind::Counter, scale)?;
-        let run = loops::at_once(&contender, (count, &self.cpus), BYTES, dose.duration_ns)?;
+        let scale = Scale { geometry: geometry_of_shifts(SHIFTS)?, cpus, threads: count };
+        let contender = self.make_contender(protection, ClockKind::Counter, scale)?;
+        let run =
+            loops::emit_from_threads(&contender, (count, &self.cpus), BYTES, dose.duration_ns)?;
         let recorded = run.tally.recorded as f64;
         let of_emitted = |number: u64| number as f64 / run.tally.emitted as f64;
         let extra = vec![
@@ -333,36 +345,40 @@ impl Paths {
 
     /// Counts the instructions of events on both paths.
     #[cfg(target_arch = "x86_64")]
-    fn step(&self, protection: ProtectionKind) -> Result<Stepped> {
-        let geometry = geometry(SIZES[0])?;
+    fn step_events(&self, protection: ProtectionKind) -> Result<Stepped> {
+        let geometry = geometry_of_shifts(SIZES[0])?;
         let scale = Scale { geometry, cpus: self.cpu() + 1, threads: 1 };
         // Stepping takes long; its effect on the time does not count.
-        let line = Line::slow();
+        let line = CounterClock::slow();
         let contender = match protection {
-            ProtectionKind::LocklessUnfenced => Contender::new(protection, scale, Unfenced(line))?,
+            ProtectionKind::LocklessUnfenced => {
+                Contender::new(protection, scale, UnfencedClock(line))?
+            }
             _ => Contender::new(protection, scale, line)?,
         };
         let mut runner = Runner::new(contender, BYTES);
-        let found = stepping::around_switches(&mut runner, STEPPED, geometry.sub_bytes())?;
+        let found = stepping::step_around_switches(&mut runner, STEPPED, geometry.sub_bytes())?;
         let found = found.ok_or_else(|| Error::output("ptrace", "not allowed any more"))?;
         Ok((found, runner.check()?))
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn instructions(
+    fn sample_instructions(
         &mut self,
         row: usize,
         protection: ProtectionKind,
         path: Path,
     ) -> Result<Sample> {
         let mut stepped = std::mem::replace(&mut self.stepped, SharedRuns::new());
-        let found = stepped.take(protection, row, || on(self.cpu(), || self.step(protection)));
+        let found = stepped.take_or_run(protection, row, || {
+            run_on_cpu(self.cpu(), || self.step_events(protection))
+        });
         let did = match path {
-            Path::Fast => staged::Did::Recorded,
-            Path::Switch => staged::Did::Switched,
+            Path::Fast => staged::RecordOutcome::Recorded,
+            Path::Switch => staged::RecordOutcome::Switched,
         };
         let sample = found.and_then(|(events, account)| {
-            let usual = stepping::usual(events, did);
+            let usual = stepping::most_frequent_steps(events, did);
             let (steps, most) =
                 usual.ok_or_else(|| Error::output(protection.name(), "no event"))?;
             let extra = vec![
@@ -380,7 +396,7 @@ impl Paths {
     }
 
     #[cfg(not(target_arch = "x86_64"))]
-    fn instructions(
+    fn sample_instructions(
         &mut self,
         _row: usize,
         protection: ProtectionKind,
@@ -393,53 +409,53 @@ impl Paths {
         &mut self,
         row: usize,
         (protection, kind): (ProtectionKind, RunKind),
-        dose: Dose,
+        dose: WorkAmount,
     ) -> Result<PathFigures> {
         let mut path_figures = std::mem::replace(&mut self.path_figures, SharedRuns::new());
         let run = || {
-            on(self.cpu(), || match kind {
-                RunKind::Single => self.by_single_events(protection, dose),
-                RunKind::Line => self.by_line(protection, dose),
+            run_on_cpu(self.cpu(), || match kind {
+                RunKind::Single => self.measure_single_events(protection, dose),
+                RunKind::Line => self.measure_by_line(protection, dose),
             })
         };
-        let found = path_figures.take((protection, kind), row, run).copied();
+        let found = path_figures.take_or_run((protection, kind), row, run).copied();
         self.path_figures = path_figures;
         found
     }
 
     /// Returns the reason if a row cannot be measured here.
-    fn missing(&self, protection: ProtectionKind, question: Question) -> Option<String> {
-        let has_counter = self.line.as_ref().and_then(Line::ticks_per_ns).is_some();
+    fn absence(&self, protection: ProtectionKind, question: RowKind) -> Option<String> {
+        let has_counter = self.line.as_ref().and_then(CounterClock::ticks_per_ns).is_some();
         let reason = match question {
-            Question::Single(_) if !has_counter => Some("this processor has no counter to read"),
-            Question::Instructions(_) if cfg!(not(target_arch = "x86_64")) => {
+            RowKind::Single(_) if !has_counter => Some("this processor has no counter to read"),
+            RowKind::Instructions(_) if cfg!(not(target_arch = "x86_64")) => {
                 Some("instructions are told apart on x86-64 only")
             }
-            Question::Instructions(_) if !may_step() => Some("ptrace is not allowed here"),
+            RowKind::Instructions(_) if !can_step() => Some("ptrace is not allowed here"),
             _ => None,
         };
-        protections::missing(protection).or(reason).map(str::to_owned)
+        protections::protection_absence(protection).or(reason).map(str::to_owned)
     }
 
-    fn entry(&self, protection: ProtectionKind, question: Question) -> Entry {
+    fn entry(&self, protection: ProtectionKind, question: RowKind) -> Entry {
         Entry {
             tracer: protection.name().to_owned(),
             case: question.words(),
             x: match question {
-                Question::Size(at) => Some(kibibytes(at) as f64),
+                RowKind::Size(at) => Some(sub_buffer_kib(at) as f64),
                 _ => None,
             },
-            absent: self.missing(protection, question),
+            absent: self.absence(protection, question),
             unit: question.unit(),
             records: true,
-            command: format!("trackway bench {NAME} --tracers {}", protection.name()),
+            command: format!("trackway bench {SUITE_NAME} --tracers {}", protection.name()),
             ..Entry::default()
         }
     }
 }
 
 /// Returns true if a child process can be stepped through.
-fn may_step() -> bool {
+fn can_step() -> bool {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: the child does nothing.
     return matches!(
@@ -453,7 +469,7 @@ fn may_step() -> bool {
 impl Suite for Paths {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "What keeping writers apart costs, path by path",
             repeats: "survey, Figure 3d; 2012 paper, Tables 1 and 6, Figure 7",
             unit: Unit::NsPerEvent,
@@ -471,18 +487,18 @@ impl Suite for Paths {
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
         context.progress.show_step("comparing clocks");
-        self.line = Some(Line::calibrated());
+        self.line = Some(CounterClock::calibrated());
         self.cpus = allowed_cpus()?;
         let is_wanted = |protection: &ProtectionKind| {
             *protection == ProtectionKind::Nothing || context.settings.wants(protection.name())
         };
         let protections: Vec<ProtectionKind> =
             ProtectionKind::ALL.into_iter().filter(is_wanted).collect();
-        for question in Question::all(self.cpus.len()) {
+        for question in RowKind::all(self.cpus.len()) {
             let of = protections.iter().filter(|protection| question.is_for(**protection));
             self.rows.extend(of.map(|protection| (*protection, question)));
         }
-        let first = (ProtectionKind::Rseq, Question::Loop(BYTES, ClockKind::Counter));
+        let first = (ProtectionKind::Rseq, RowKind::Loop(BYTES, ClockKind::Counter));
         let control = self.rows.iter().position(|row| *row == first);
         self.rows.extend(control.map(|_| first));
         let mut entries: Vec<Entry> = self
@@ -503,14 +519,14 @@ impl Suite for Paths {
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
-        let dose = Dose::of(context.settings);
+        let dose = WorkAmount::of(context.settings);
         let (protection, question) = self.rows[row];
         let in_loop = |shifts, clock| {
             let (figure, _, account) =
-                on(self.cpu(), || self.in_loop(protection, shifts, clock, dose))?;
+                run_on_cpu(self.cpu(), || self.measure_in_loop(protection, shifts, clock, dose))?;
             Ok(Sample { figure, account: Some(account), ..Sample::default() })
         };
         let of_both = |path_figures: PathFigures, path| Sample {
@@ -519,16 +535,16 @@ impl Suite for Paths {
             ..Sample::default()
         };
         match question {
-            Question::Loop(bytes, clock) => in_loop((SHIFTS, bytes), clock),
-            Question::Size(at) => in_loop((SIZES[at], SIZES_BYTES), ClockKind::Counter),
-            Question::Single(path) => self
+            RowKind::Loop(bytes, clock) => in_loop((SHIFTS, bytes), clock),
+            RowKind::Size(at) => in_loop((SIZES[at], SIZES_BYTES), ClockKind::Counter),
+            RowKind::Single(path) => self
                 .path_figures(row, (protection, RunKind::Single), dose)
                 .map(|path_figures| of_both(path_figures, path)),
-            Question::Line(path) => self
+            RowKind::Line(path) => self
                 .path_figures(row, (protection, RunKind::Line), dose)
                 .map(|path_figures| of_both(path_figures, path)),
-            Question::Threads(count) => self.threads(protection, count, dose),
-            Question::Instructions(path) => self.instructions(row, protection, path),
+            RowKind::Threads(count) => self.sample_threads(protection, count, dose),
+            RowKind::Instructions(path) => self.sample_instructions(row, protection, path),
         }
     }
 
@@ -547,53 +563,6 @@ fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
     let slope = over / under;
     let start = mean_y - slope * mean_x;
     (points.len() > 1 && slope.is_finite() && start.is_finite()).then_some((start, slope))
-}
-
-/// Largest cost of a protection, relative to none.
-const ABOVE_FLOOR: f64 = 1.25;
-/// Largest ratio of one thread on each CPU to one thread alone.
-const MORE_THREADS: f64 = 1.10;
-
-/// Returns the bars of this suite.
-pub(crate) fn bars(report: &Report, suite: &SuiteRows) -> Vec<Bar> {
-    let find = |protection: ProtectionKind, question: Question| {
-        suite.row(protection.name(), &question.words())
-    };
-    let one = Question::Loop(BYTES, ClockKind::Counter);
-    let ns = |protection| ByRound::of(find(protection, one));
-    let compare = |what: &str, protection| {
-        most(what, ns(ProtectionKind::Rseq).over(&ns(protection)).estimate(), 1.0, Form::PART)
-    };
-    let cpus = report.machine.cpus;
-    let at_once = |count| find(ProtectionKind::Rseq, Question::Threads(count));
-    let more = ByRound::of(at_once(cpus)).over(&ByRound::of(at_once(1))).estimate();
-    let most_threads = threads(cpus).last().copied().unwrap_or(1);
-    let lost = at_once(most_threads).filter(|row| row.spread.is_some()).and_then(|row| row.lost);
-    let instructions = find(ProtectionKind::Rseq, Question::Instructions(Path::Fast));
-    let locked = instructions.and_then(|row| row.extra.get("atomic instructions")).copied();
-    vec![
-        most(
-            &format!("buffer, u32: rseq at most {ABOVE_FLOOR} of no protection"),
-            Estimate::times(suite, find(ProtectionKind::Rseq, one)),
-            ABOVE_FLOOR,
-            Form::PART,
-        ),
-        compare("buffer, u32: rseq costs less than lockless", ProtectionKind::Lockless),
-        compare("buffer, u32: rseq costs less than a mutex", ProtectionKind::Mutex),
-        at_most("buffer, rseq: no atomic instruction", locked, 0.0, |locked| format!("{locked}")),
-        most(
-            &format!("buffer, rseq: a thread on each CPU costs at most {MORE_THREADS:.2} of one"),
-            more.filter(|_| cpus > 1),
-            MORE_THREADS,
-            Form::PART,
-        ),
-        at_most(
-            &format!("buffer, rseq: {most_threads} threads lose nothing"),
-            lost.map(|lost| lost as f64),
-            0.0,
-            |lost| format!("{lost} lost"),
-        ),
-    ]
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ const BODY_BYTES_MAX: usize = 256;
 /// The outcome of an event. The code that records returns it as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub(super) enum Did {
+pub(super) enum RecordOutcome {
     /// The event found no space, and was counted as lost.
     Lost = 0,
     /// The event was recorded.

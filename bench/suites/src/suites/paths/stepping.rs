@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::ptrace::{Kind, Tracee};
+use trackway_bench_engine::host::ptrace::{InstructionKind, Tracee};
 
 use super::loops::{Runner, Tally};
-use super::staged::Did;
+use super::staged::RecordOutcome;
 
 /// Most instructions of one child: a hundred times as many as it takes.
 const STEPS_MAX: u64 = 2_000_000;
@@ -29,20 +29,23 @@ pub(super) struct Steps {
 }
 
 impl Steps {
-    fn count(&mut self, kind: Kind) {
+    fn count(&mut self, kind: InstructionKind) {
         self.instructions += 1;
         match kind {
-            Kind::Plain => {}
-            Kind::Locked => self.locked += 1,
-            Kind::Fence => self.fences += 1,
-            Kind::Clock => self.clock_reads += 1,
-            Kind::System => self.system_calls += 1,
+            InstructionKind::Plain => {}
+            InstructionKind::Locked => self.locked += 1,
+            InstructionKind::Fence => self.fences += 1,
+            InstructionKind::Clock => self.clock_reads += 1,
+            InstructionKind::System => self.system_calls += 1,
         }
     }
 }
 
 /// Returns the most frequent steps of these events, and the most that one event takes.
-pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
+pub(super) fn most_frequent_steps(
+    events: &[(RecordOutcome, Steps)],
+    did: RecordOutcome,
+) -> Option<(Steps, u64)> {
     let mut times: BTreeMap<Steps, u64> = BTreeMap::new();
     for (_, steps) in events.iter().filter(|event| event.0 == did) {
         *times.entry(*steps).or_default() += 1;
@@ -53,15 +56,15 @@ pub(super) fn usual(events: &[(Did, Steps)], did: Did) -> Option<(Steps, u64)> {
 
 /// Steps through `around` events around each of `switches` switches, each after at most `between`
 /// events; `None` if ptrace is not allowed.
-pub(super) fn around_switches(
+pub(super) fn step_around_switches(
     runner: &mut Runner,
     (switches, around): (u32, u64),
     between: u64,
-) -> Result<Option<Vec<(Did, Steps)>>> {
+) -> Result<Option<Vec<(RecordOutcome, Steps)>>> {
     let mut found = Vec::new();
     for _ in 0..switches {
-        runner.until_switch(between);
-        let events = runner.until_switch(between);
+        runner.emit_until_switch(between);
+        let events = runner.emit_until_switch(between);
         runner.skip(events.saturating_sub(around / 2));
         let Some(steps) = step_through(runner, around)? else { return Ok(None) };
         found.extend(steps);
@@ -72,9 +75,9 @@ pub(super) fn around_switches(
 /// Steps through `events` events; returns the outcome of each, and its instructions; `None` if
 /// ptrace is not allowed. The child's events are in the same buffers, which are shared memory, and
 /// are accounted for.
-fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Steps)>>> {
+fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(RecordOutcome, Steps)>>> {
     let area = trackway_sys::thread::rseq_area() as u64;
-    let ((record, writer), staged, first) = runner.stepped();
+    let ((record, writer), staged, first) = runner.stepping_parts();
     let body = || {
         for number in first..first + events {
             staged.put(number);
@@ -93,9 +96,9 @@ fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Ste
         let is_back = event.is_some_and(|(stack, _)| at.stack == stack + 8);
         if let Some((_, steps)) = event.take_if(|_| is_back) {
             let did = match at.returned as u32 {
-                1 => Did::Recorded,
-                2 => Did::Switched,
-                _ => Did::Lost,
+                1 => RecordOutcome::Recorded,
+                2 => RecordOutcome::Switched,
+                _ => RecordOutcome::Lost,
             };
             found.push((did, steps));
         }
@@ -113,8 +116,8 @@ fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Ste
     drop(tracee);
     let mut tally = Tally { emitted: events, ..Tally::default() };
     for (did, _) in &found {
-        tally.recorded += u64::from(*did != Did::Lost);
-        tally.switches += u64::from(*did == Did::Switched);
+        tally.recorded += u64::from(*did != RecordOutcome::Lost);
+        tally.switches += u64::from(*did == RecordOutcome::Switched);
     }
     runner.account_for(&tally);
     if found.len() as u64 != events {
@@ -126,22 +129,22 @@ fn step_through(runner: &mut Runner, events: u64) -> Result<Option<Vec<(Did, Ste
 #[cfg(test)]
 mod tests {
     use super::super::protections::{self, Contender, ProtectionKind, Scale};
-    use super::super::{BYTES, SIZES, clock::Line, geometry};
+    use super::super::{BYTES, SIZES, clock::CounterClock, geometry_of_shifts};
     use super::*;
 
     #[test]
     fn most_steps_stand_for_their_path() {
         let steps = |instructions| Steps { instructions, ..Steps::default() };
         let events = [
-            (Did::Recorded, steps(90)),
-            (Did::Switched, steps(250)),
-            (Did::Recorded, steps(95)),
-            (Did::Recorded, steps(90)),
-            (Did::Lost, steps(1)),
+            (RecordOutcome::Recorded, steps(90)),
+            (RecordOutcome::Switched, steps(250)),
+            (RecordOutcome::Recorded, steps(95)),
+            (RecordOutcome::Recorded, steps(90)),
+            (RecordOutcome::Lost, steps(1)),
         ];
-        assert_eq!(usual(&events, Did::Recorded), Some((steps(90), 95)));
-        assert_eq!(usual(&events, Did::Switched), Some((steps(250), 250)));
-        assert_eq!(usual(&events[..1], Did::Switched), None);
+        assert_eq!(most_frequent_steps(&events, RecordOutcome::Recorded), Some((steps(90), 95)));
+        assert_eq!(most_frequent_steps(&events, RecordOutcome::Switched), Some((steps(250), 250)));
+        assert_eq!(most_frequent_steps(&events[..1], RecordOutcome::Switched), None);
     }
 
     #[test]
@@ -151,14 +154,14 @@ mod tests {
         let cpu = trackway_bench_engine::host::machine::allowed_cpus().expect("CPUs")[0];
         for protection in ProtectionKind::ALL
             .into_iter()
-            .filter(|protection| protections::missing(*protection).is_none())
+            .filter(|protection| protections::protection_absence(*protection).is_none())
         {
-            let stepped = trackway_bench_engine::host::affinity::on(cpu, || {
-                let geometry = geometry(SIZES[0])?;
+            let stepped = trackway_bench_engine::host::affinity::run_on_cpu(cpu, || {
+                let geometry = geometry_of_shifts(SIZES[0])?;
                 let scale = Scale { geometry, cpus: cpu + 1, threads: 1 };
                 let mut runner =
-                    Runner::new(Contender::new(protection, scale, Line::slow())?, BYTES);
-                let events = around_switches(&mut runner, FEW, geometry.sub_bytes())?;
+                    Runner::new(Contender::new(protection, scale, CounterClock::slow())?, BYTES);
+                let events = step_around_switches(&mut runner, FEW, geometry.sub_bytes())?;
                 runner.check()?;
                 Ok(events)
             });
@@ -166,8 +169,9 @@ mod tests {
                 eprintln!("skipped, because ptrace is not allowed here");
                 return;
             };
-            let (fast, _) = usual(&events, Did::Recorded).expect("events");
-            let (switch, _) = usual(&events, Did::Switched).expect("a switch");
+            let (fast, _) = most_frequent_steps(&events, RecordOutcome::Recorded).expect("events");
+            let (switch, _) =
+                most_frequent_steps(&events, RecordOutcome::Switched).expect("a switch");
             assert!(fast.instructions > 30, "{fast:?}");
             assert!(
                 switch.instructions > fast.instructions,

@@ -1,17 +1,17 @@
 //! The suite's goals, and its rows for each protection.
 
-use trackway_bench_engine::results::Verdict;
-use trackway_bench_engine::results::fixtures::{steady, suite};
+use trackway_bench_engine::results::fixtures::{steady_row, suite_of_rows};
+use trackway_bench_engine::results::{Report, Verdict};
 use trackway_bench_engine::stats::Ratio;
 
 use super::*;
 
 #[test]
 fn threads_are_doubled_until_there_are_enough_and_then_too_many() {
-    assert_eq!(threads(2), [1, 2, 4, 16]);
-    assert_eq!(threads(1), [1, 2, 8]);
-    assert_eq!(threads(6), [1, 2, 4, 6, 12, 48]);
-    assert_eq!(threads(512), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]);
+    assert_eq!(thread_counts(2), [1, 2, 4, 16]);
+    assert_eq!(thread_counts(1), [1, 2, 8]);
+    assert_eq!(thread_counts(6), [1, 2, 4, 6, 12, 48]);
+    assert_eq!(thread_counts(512), [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]);
 }
 
 #[test]
@@ -25,7 +25,7 @@ fn the_line_through_points_is_the_nearest() {
 
 #[test]
 fn every_row_has_words_of_its_own() {
-    let all = Question::all(2);
+    let all = RowKind::all(2);
     let words: std::collections::BTreeSet<String> =
         all.iter().map(|question| question.words()).collect();
     assert_eq!(words.len(), all.len());
@@ -34,22 +34,22 @@ fn every_row_has_words_of_its_own() {
 
 #[test]
 fn bars_follow_the_figures() {
-    let of = |protection: ProtectionKind, question: Question, ns| {
-        steady(protection.name(), &question.words(), ns)
+    let of = |protection: ProtectionKind, question: RowKind, ns| {
+        steady_row(protection.name(), &question.words(), ns)
     };
-    let one = Question::Loop(BYTES, ClockKind::Counter);
+    let one = RowKind::Loop(BYTES, ClockKind::Counter);
     let mut rseq = of(ProtectionKind::Rseq, one, 24.0);
     rseq.times = Ratio::of(&[1.09; 8]);
-    let mut steps = of(ProtectionKind::Rseq, Question::Instructions(Path::Fast), 90.0);
+    let mut steps = of(ProtectionKind::Rseq, RowKind::Instructions(Path::Fast), 90.0);
     steps.extra.insert("atomic instructions".to_owned(), 0.0);
-    let mut crowd = of(ProtectionKind::Rseq, Question::Threads(16), 26.0);
+    let mut crowd = of(ProtectionKind::Rseq, RowKind::Threads(16), 26.0);
     crowd.lost = Some(3);
-    let threads = [1, 2].map(|count| of(ProtectionKind::Rseq, Question::Threads(count), 25.0));
+    let threads = [1, 2].map(|count| of(ProtectionKind::Rseq, RowKind::Threads(count), 25.0));
     let mut rows = vec![rseq, of(ProtectionKind::Lockless, one, 48.0), steps, crowd];
     rows.extend(threads);
     let mut report = Report::default();
     report.machine.cpus = 2;
-    let bars = bars(&report, &suite(rows));
+    let bars = judge_goals(&report, &suite_of_rows(rows));
     let told: Vec<(String, Verdict)> =
         bars.into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
     let expected = [

@@ -15,16 +15,18 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::machine::allowed_cpus;
 use trackway_bench_engine::host::process_run;
 use trackway_bench_engine::host::workload;
-use trackway_bench_engine::ratios::{ByRound, Estimate, Form, most, most_of_all};
+use trackway_bench_engine::ratios::{
+    Estimate, FigureFormat, FiguresByRound, bar_all_at_most, bar_at_most,
+};
 use trackway_bench_engine::results::{Bar, Row, RowStatus, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use programs::Real;
+use programs::InstalledProgram;
 use setups::{Program, Setup, Setups};
 
 /// The suite's name.
-const NAME: &str = "preload";
+const SUITE_NAME: &str = "preload";
 /// Batches of a run that do not count: the allocator gets its memory.
 const WARM_UP: u32 = 3;
 /// Most that an idle helper may cost a program that allocates a lot, in percent.
@@ -43,7 +45,7 @@ enum RowProgram {
 
 /// A row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
+struct PreloadRow {
     row_program: RowProgram,
     setup: Setup,
     /// Number of measurements.
@@ -51,10 +53,10 @@ struct Turn {
 }
 
 /// The built and installed programs.
-struct Made {
+struct PreparedPrograms {
     setups: Setups,
     /// Installed programs, and how often each calls the allocator.
-    installed: Vec<(Real, u64)>,
+    installed: Vec<(InstalledProgram, u64)>,
     /// CPUs that this process may use.
     cpus: Vec<usize>,
 }
@@ -62,14 +64,14 @@ struct Made {
 /// The suite.
 #[derive(Default)]
 pub(crate) struct Preload {
-    made: Option<Made>,
-    rows: Vec<Turn>,
+    made: Option<PreparedPrograms>,
+    rows: Vec<PreloadRow>,
 }
 
 impl Suite for Preload {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "What the preload helper libc costs programs that allocate",
             repeats: "LTTng's libc-wrapper, and installed programs",
             unit: Unit::NsPerCall,
@@ -96,10 +98,10 @@ impl Suite for Preload {
         for program in Program::ALL {
             for setup in Setup::ALL.into_iter().filter(|setup| wants(*setup)) {
                 entries.push(self.entry(RowProgram::Made(program), program.name(), setup));
-                setups.refuse(setup, entries.last_mut());
+                setups.set_absence(setup, entries.last_mut());
             }
         }
-        let (programs, absent) = programs::all(context.workspace)?;
+        let (programs, absent) = programs::prepare_installed_programs(context.workspace)?;
         let mut installed = Vec::new();
         for program in programs {
             context.progress.show_step(&format!("{}: counting", program.name));
@@ -113,7 +115,7 @@ impl Suite for Preload {
                     program.name,
                     setup,
                 ));
-                setups.refuse(setup, entries.last_mut());
+                setups.set_absence(setup, entries.last_mut());
                 if let (Some(entry), Err(error)) = (entries.last_mut(), &counted) {
                     entry.failed = Some(error.to_string());
                 }
@@ -124,27 +126,29 @@ impl Suite for Preload {
             let entry = self.entry(RowProgram::Installed(installed.len()), one.name, Setup::Plain);
             entries.push(Entry { absent: Some(one.reason), ..entry });
         }
-        self.made = Some(Made { setups, installed, cpus: allowed_cpus()? });
+        self.made = Some(PreparedPrograms { setups, installed, cpus: allowed_cpus()? });
         self.add_control(&mut entries);
         Ok(entries)
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        let made = self.made.as_ref().ok_or_else(|| Error::output(NAME, "it has not begun"))?;
+        let made =
+            self.made.as_ref().ok_or_else(|| Error::output(SUITE_NAME, "it has not begun"))?;
         let turn = &mut self.rows[row];
         turn.times += 1;
         match turn.row_program {
             RowProgram::Made(program) => {
                 let batches = WARM_UP + if context.settings.quick { 3 } else { 6 };
                 let run = made.setups.run(context.workspace, turn.setup, program, batches)?;
-                let figure = workload::median_ns(&run.batches, WARM_UP)?;
+                let figure = workload::median_event_ns(&run.batches, WARM_UP)?;
                 Ok(Sample { figure, account: run.account, ..Sample::default() })
             }
             RowProgram::Installed(at) => {
                 let (program, calls) = &made.installed[at];
                 // The measurements of one round run on one CPU, the next round on the next.
                 let cpu = &made.cpus[turn.times % made.cpus.len()..][..1];
-                let command = made.setups.real(context.workspace, program, turn.setup)?;
+                let command =
+                    made.setups.installed_command(context.workspace, program, turn.setup)?;
                 let cpu_ms = process_run::run(command, program.name, cpu)?.cpu_seconds * 1e3;
                 let extra = vec![("allocator calls a ms", *calls as f64 / cpu_ms)];
                 Ok(Sample { figure: cpu_ms, extra, ..Sample::default() })
@@ -161,16 +165,17 @@ impl Suite for Preload {
 impl Preload {
     /// Makes a row. Its baseline is the same program alone, which comes first.
     fn entry(&mut self, row_program: RowProgram, case: &str, setup: Setup) -> Entry {
-        let alone = |turn: &Turn| turn.row_program == row_program && turn.setup == Setup::Plain;
+        let alone =
+            |turn: &PreloadRow| turn.row_program == row_program && turn.setup == Setup::Plain;
         let baseline = self.rows.iter().position(alone);
-        self.rows.push(Turn { row_program, setup, times: 0 });
+        self.rows.push(PreloadRow { row_program, setup, times: 0 });
         Entry {
             tracer: setup.tracer().to_owned(),
             case: case.to_owned(),
             unit: matches!(row_program, RowProgram::Installed(_)).then_some(Unit::Ms),
             records: matches!(setup, Setup::Recorded | Setup::LttngRecorded),
             baseline,
-            command: format!("trackway bench {NAME} --tracers {}", setup.tracer()),
+            command: format!("trackway bench {SUITE_NAME} --tracers {}", setup.tracer()),
             ..Entry::default()
         }
     }
@@ -180,18 +185,18 @@ impl Preload {
         let Some(first) = entries.first().filter(|first| first.can_be_measured()) else { return };
         let tracer = format!("{} again", first.tracer);
         entries.push(Entry { tracer, is_control: true, baseline: Some(0), ..first.clone() });
-        self.rows.push(Turn { times: 0, ..self.rows[0] });
+        self.rows.push(PreloadRow { times: 0, ..self.rows[0] });
     }
 }
 
 /// Returns the goals for the helper's cost.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let row = |setup: Setup, program: Program| suite.row(setup.tracer(), program.name());
     let percent = |row: Option<&Row>| {
-        Estimate::times(suite, row).map(|told| told.map(|times| (times - 1.0) * 100.0))
+        Estimate::ratio_to_baseline(suite, row).map(|told| told.map(|times| (times - 1.0) * 100.0))
     };
-    let beyond = |setup| ByRound::above_baseline(suite, row(setup, Program::Words));
-    let pairs = |setup| ByRound::of(row(setup, Program::Pairs));
+    let beyond = |setup| FiguresByRound::above_baseline(suite, row(setup, Program::Words));
+    let pairs = |setup| FiguresByRound::of(row(setup, Program::Pairs));
     // A program that is not installed has no row that could fail.
     let is_installed = |row: &&Row| {
         row.tracer == Setup::Idle.tracer()
@@ -204,29 +209,29 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     let worst = figures.max_by(|one, other| one.0.total_cmp(&other.0));
     let name = worst.map_or_else(String::new, |(_, case)| format!(", {case}"));
     vec![
-        most(
+        bar_at_most(
             "words: an idle helper costs at most 2 %",
             percent(row(Setup::Idle, Program::Words)),
             IDLE_PERCENT,
-            Form::signed(1, "%"),
+            FigureFormat::signed(1, "%"),
         ),
-        most_of_all(
+        bar_all_at_most(
             &format!("installed programs: at most 2 % in the worst case{name}"),
             installed.map(|row| percent(Some(row))),
             IDLE_PERCENT,
-            Form::signed(1, "%"),
+            FigureFormat::signed(1, "%"),
         ),
-        most(
+        bar_at_most(
             "pairs: idle, 0.5 ns more than a bare function between",
             pairs(Setup::Idle).less(&pairs(Setup::Interposed)).estimate(),
             0.5,
-            Form::signed(2, "ns"),
+            FigureFormat::signed(2, "ns"),
         ),
-        most(
+        bar_at_most(
             "words: recording costs less than LTTng's",
             beyond(Setup::Recorded).over(&beyond(Setup::LttngRecorded)).estimate(),
             1.0,
-            Form::PART,
+            FigureFormat::PART,
         ),
     ]
 }
@@ -234,7 +239,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use trackway_bench_engine::results::Verdict;
-    use trackway_bench_engine::results::fixtures::{steady, suite};
+    use trackway_bench_engine::results::fixtures::{steady_row, suite_of_rows};
     use trackway_bench_engine::stats::Ratio;
 
     use super::*;
@@ -243,13 +248,13 @@ mod tests {
     fn bars_follow_the_figures() {
         let row = |setup: Setup, case: &str, ns: f64, times: f64| Row {
             times: Ratio::of(&[times; 8]),
-            ..steady(setup.tracer(), case, ns)
+            ..steady_row(setup.tracer(), case, ns)
         };
         let installed = |case: &str, times: f64| Row {
             unit: Unit::Ms,
             ..row(Setup::Idle, case, 200.0 * times, times)
         };
-        let found = suite([
+        let found = suite_of_rows([
             row(Setup::Idle, "words", 40.5, 1.0125),
             row(Setup::Recorded, "words", 60.0, 1.5),
             row(Setup::Interposed, "pairs", 5.5, 1.1),
@@ -258,7 +263,7 @@ mod tests {
             installed("git", 1.002),
         ]);
         let told: Vec<(String, Verdict)> =
-            bars(&found).into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
+            judge_goals(&found).into_iter().map(|bar| (bar.measured, bar.verdict)).collect();
         let expected = [
             ("+1.2 % (+1.2 to +1.2)".to_owned(), Verdict::Holds),
             ("+1.0 % (+1.0 to +1.0)".to_owned(), Verdict::Holds),
@@ -266,7 +271,7 @@ mod tests {
             ("not measured".to_owned(), Verdict::Unknown),
         ];
         assert_eq!(told, expected);
-        assert!(bars(&found)[1].what.ends_with(", perl"));
+        assert!(judge_goals(&found)[1].what.ends_with(", perl"));
     }
 
     #[test]

@@ -11,10 +11,10 @@ use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
-use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, create_private_dir, has};
 
 /// A program, and how it is run.
-pub(super) struct Real {
+pub(super) struct InstalledProgram {
     /// Its name.
     pub(super) name: &'static str,
     /// The executable itself: the command of this name may be a script that starts it.
@@ -23,7 +23,7 @@ pub(super) struct Real {
 }
 
 /// A program that is not measured, and the reason.
-pub(super) struct Absent {
+pub(super) struct AbsentProgram {
     /// Its name.
     pub(super) name: &'static str,
     /// The reason, which follows `because`.
@@ -94,19 +94,21 @@ const JQ: &str = "map(. + {first: .word[0:1]}) | group_by(.first) | map({key: .[
                   words: map(.word)}) | tojson | fromjson";
 
 /// Returns all of them that are installed; their input is generated.
-pub(super) fn all(workspace: &Workspace) -> Result<(Vec<Real>, Vec<Absent>)> {
+pub(super) fn prepare_installed_programs(
+    workspace: &Workspace,
+) -> Result<(Vec<InstalledProgram>, Vec<AbsentProgram>)> {
     let folder = workspace.path(FOLDER);
-    make_dir(&folder)?;
+    create_private_dir(&folder)?;
     let write = |name: &str, text: String| {
         let path = folder.join(name);
         fs::write(&path, text).map_err(Error::io(format!("cannot write {path:?}")))?;
         Ok::<_, Error>(path.to_string_lossy().into_owned())
     };
-    let words = words();
-    let text = write("words.txt", text(&words))?;
-    let json = write("words.json", json(&words))?;
-    let source = write("functions.c", source())?;
-    let mut found = Found::default();
+    let words = generate_words();
+    let text = write("words.txt", generate_text(&words))?;
+    let json = write("words.json", generate_json(&words))?;
+    let source = write("functions.c", generate_c_source())?;
+    let mut found = ProgramLists::default();
     let python = "import sys; print(sys.executable)";
     found.add("python3", &["-c", python], &["-I", "-S", "-c", PYTHON, &text]);
     found.add("perl", &[], &["-e", PERL, &text]);
@@ -116,7 +118,7 @@ pub(super) fn all(workspace: &Workspace) -> Result<(Vec<Real>, Vec<Absent>)> {
     found.add("clang", &[], &["-O2", "-S", &source, "-o", "/dev/null"]);
     if has("git") {
         let repository = folder.join("repository");
-        history(&repository)?;
+        make_git_history(&repository)?;
         let repository = repository.to_string_lossy();
         found.add("git", &[], &["-C", &repository, "--no-pager", "log", "-p", "--stat"]);
     } else {
@@ -129,12 +131,12 @@ pub(super) fn all(workspace: &Workspace) -> Result<(Vec<Real>, Vec<Absent>)> {
 }
 
 #[derive(Default)]
-struct Found {
-    here: Vec<Real>,
-    absent: Vec<Absent>,
+struct ProgramLists {
+    here: Vec<InstalledProgram>,
+    absent: Vec<AbsentProgram>,
 }
 
-impl Found {
+impl ProgramLists {
     fn add(&mut self, name: &'static str, asking: &[&str], arguments: &[&str]) {
         self.add_as(name, name, asking, arguments);
     }
@@ -163,14 +165,14 @@ impl Found {
         match executable {
             Ok(executable) => {
                 let arguments = arguments.iter().map(|&argument| argument.to_owned()).collect();
-                self.here.push(Real { name, executable, arguments });
+                self.here.push(InstalledProgram { name, executable, arguments });
             }
-            Err(reason) => self.absent.push(Absent { name, reason }),
+            Err(reason) => self.absent.push(AbsentProgram { name, reason }),
         }
     }
 }
 
-impl Real {
+impl InstalledProgram {
     /// Returns the command that follows a recorder's `--`.
     pub(super) fn words(&self) -> impl Iterator<Item = &str> {
         [self.executable.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str))
@@ -192,7 +194,7 @@ pub(super) fn set_neutral_environment(command: &mut Command) {
 }
 
 /// Returns pseudo-random words of three to ten letters, some of them frequent.
-fn words() -> Vec<String> {
+fn generate_words() -> Vec<String> {
     let mut state = 88_172_645_463_325_252_u64; // xorshift64
     let mut next = move || {
         state ^= state << 13;
@@ -209,18 +211,18 @@ fn words() -> Vec<String> {
     (0..WORDS).map(|_| word((next() & 0xFFFF).min(next() & 0xFFFF).pow(3))).collect()
 }
 
-fn text(words: &[String]) -> String {
+fn generate_text(words: &[String]) -> String {
     words.chunks(10).map(|line| line.join(" ") + "\n").collect()
 }
 
-fn json(words: &[String]) -> String {
+fn generate_json(words: &[String]) -> String {
     let record = |(number, word)| format!("{{\"word\":\"{word}\",\"number\":{number}}}");
     let records: Vec<String> = words.iter().step_by(RECORDED).enumerate().map(record).collect();
     format!("[{}]\n", records.join(","))
 }
 
 /// Returns C code that needs no header.
-fn source() -> String {
+fn generate_c_source() -> String {
     let mut text = String::from("struct node { struct node *next; long value[8]; };\n");
     for number in 0..FUNCTIONS {
         // Writing to a string cannot fail.
@@ -244,7 +246,7 @@ fn source() -> String {
 }
 
 /// Makes a repository whose history has a file that changes in places.
-fn history(folder: &Path) -> Result<()> {
+fn make_git_history(folder: &Path) -> Result<()> {
     let mut stream = String::new();
     for commit in 0..COMMITS {
         let line = |number: usize| {
@@ -282,20 +284,21 @@ mod tests {
 
     #[test]
     fn inputs_are_the_same_each_time_and_have_what_programs_like() {
-        let words = words();
-        assert_eq!(words, super::words());
+        let words = generate_words();
+        assert_eq!(words, super::generate_words());
         assert_eq!(words.len(), WORDS);
         let different: std::collections::BTreeSet<_> = words.iter().collect();
         assert!((1000..WORDS / 2).contains(&different.len()), "{}", different.len());
         assert!(words.iter().all(|word| (3..=10).contains(&word.len())));
-        assert_eq!(text(&words).lines().count(), WORDS / 10);
-        let records: serde_json::Value = serde_json::from_str(&json(&words)).expect("JSON");
+        assert_eq!(generate_text(&words).lines().count(), WORDS / 10);
+        let records: serde_json::Value =
+            serde_json::from_str(&generate_json(&words)).expect("JSON");
         assert_eq!(records.as_array().map(Vec::len), Some(WORDS / RECORDED));
     }
 
     #[test]
     fn what_is_not_installed_has_a_reason() {
-        let mut found = Found::default();
+        let mut found = ProgramLists::default();
         found.add("no-such-program-anywhere", &[], &[]);
         found.add_as("sh", "part", &["-c", "echo /nonexistent/part"], &[]);
         found.add_as("sh", "shell", &["-c", "echo /bin/sh"], &["-c", "exit 0"]);

@@ -6,24 +6,24 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{BuildTools, Workspace, has, make_dir};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace, create_private_dir, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::suite::{Entry, SuiteContext};
 
-use super::programs::{Real, set_neutral_environment};
+use super::programs::{InstalledProgram, set_neutral_environment};
 use crate::trace_check::{self, RecorderSummary};
 use crate::tracers::RING_BYTES;
 use crate::tracers::command_tracer::{self, LTTNG_LIBC, Ust};
 use crate::tracers::daemon::Daemon;
-use crate::tracers::trackway::{summary, write_to};
-use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::trackway::{read_summary, set_trace_output};
+use crate::tracers::ust_session::{self, SESSION, SUB_BUFFERS, UstSession, ring_options};
 
 /// The workload.
 const PROGRAM: &str = "allocate";
 /// The library that only interposes.
 const INTERPOSED: &str = "interpose";
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "preload-trace";
+const TRACE_FOLDER: &str = "preload-trace";
 
 /// A program that allocates (`workloads/allocate.c`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,7 +130,7 @@ impl Setups {
         context.progress.show_step("compiling");
         workspace.compile(PROGRAM, &[])?;
         workspace.compile(INTERPOSED, &["-shared", "-fPIC", "-Wl,-z,now"])?;
-        let helper = helper(&workspace.tools)
+        let helper = find_helper_and_library(&workspace.tools)
             .map(|[helper, library]| format!("{}:{}", helper.display(), library.display()));
         context.progress.show_step("setting up LTTng-UST");
         let lttng = match Ust::absence_of_libc(workspace) {
@@ -145,7 +145,7 @@ impl Setups {
     }
 
     /// Sets the reason in an entry if its setup is not possible.
-    pub(super) fn refuse(&self, setup: Setup, entry: Option<&mut Entry>) {
+    pub(super) fn set_absence(&self, setup: Setup, entry: Option<&mut Entry>) {
         let Some(entry) = entry else { return };
         match setup {
             Setup::Idle | Setup::Recorded if self.helper.is_none() => {
@@ -172,39 +172,42 @@ impl Setups {
         let workload = workspace.path(PROGRAM);
         let mut command = match setup {
             Setup::Recorded => {
-                workspace.clear(TRACE);
-                let mut command = Self::recorder(workspace);
+                workspace.clear(TRACE_FOLDER);
+                let mut command = Self::record_command(workspace);
                 command.arg("--").arg(workload);
                 command
             }
             Setup::LttngIdle | Setup::LttngRecorded => self.daemon()?.command(&workload),
             Setup::Plain | Setup::Interposed | Setup::Idle => Command::new(&workload),
         };
-        self.surround(&mut command, workspace, setup)?;
+        self.set_environment(&mut command, workspace, setup)?;
         if matches!(setup, Setup::LttngIdle | Setup::LttngRecorded) {
             command.env("LD_PRELOAD", LTTNG_LIBC);
         }
         command.args([program.name(), &batches.to_string(), program.size()]);
         if setup == Setup::LttngRecorded {
-            workspace.clear(TRACE);
+            workspace.clear(TRACE_FOLDER);
             let session = UstSession {
                 name: SESSION,
                 is_snapshot: true,
-                channel: &rings(RING_BYTES, SUB_BUFFERS),
+                channel: &ring_options(RING_BYTES, SUB_BUFFERS),
                 rules: &["lttng_ust_libc:*"],
                 filter: None,
                 contexts: &[],
             };
-            session.begin_again(self.daemon()?, &workspace.path(TRACE))?;
+            session.begin_again(self.daemon()?, &workspace.path(TRACE_FOLDER))?;
         }
         let finished = child::run(&mut command, setup.tracer())?;
-        let batches = workload::batches(&finished.stdout)?;
+        let batches = workload::parse_batches(&finished.stdout)?;
         let calls: u64 = batches.iter().map(|batch| batch.events).sum();
         let account = match setup {
-            Setup::Recorded => Some(account(&workspace.path(TRACE), calls)?),
+            Setup::Recorded => Some(read_account(&workspace.path(TRACE_FOLDER), calls)?),
             Setup::LttngRecorded => {
-                ust_session::end(self.daemon()?, SESSION, true)?;
-                Some(trace_check::newest(&workspace.path(TRACE), calls)?)
+                ust_session::end_session(self.daemon()?, SESSION, true)?;
+                Some(trace_check::account_of_unnumbered_overwrites(
+                    &workspace.path(TRACE_FOLDER),
+                    calls,
+                )?)
             }
             _ => None,
         };
@@ -212,7 +215,12 @@ impl Setups {
     }
 
     /// Sets the window and the libraries of a program in a setup.
-    fn surround(&self, command: &mut Command, workspace: &Workspace, setup: Setup) -> Result<()> {
+    fn set_environment(
+        &self,
+        command: &mut Command,
+        workspace: &Workspace,
+        setup: Setup,
+    ) -> Result<()> {
         command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, setup)?);
         command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
         match setup {
@@ -225,26 +233,30 @@ impl Setups {
 
     /// Returns the command of an installed program: alone, with a library that only interposes, or
     /// with the helper without a session.
-    pub(super) fn real(
+    pub(super) fn installed_command(
         &self,
         workspace: &Workspace,
-        program: &Real,
+        program: &InstalledProgram,
         setup: Setup,
     ) -> Result<Command> {
         let mut command = program.command();
-        self.surround(&mut command, workspace, setup)?;
+        self.set_environment(&mut command, workspace, setup)?;
         Ok(command)
     }
 
     /// Records it once: how often it calls the allocator.
-    pub(super) fn count_calls(&self, workspace: &Workspace, program: &Real) -> Result<u64> {
-        workspace.clear(TRACE);
-        let mut command = Self::recorder(workspace);
+    pub(super) fn count_calls(
+        &self,
+        workspace: &Workspace,
+        program: &InstalledProgram,
+    ) -> Result<u64> {
+        workspace.clear(TRACE_FOLDER);
+        let mut command = Self::record_command(workspace);
         command.arg("--").args(program.words());
         set_neutral_environment(&mut command);
         command.env("TRACKWAY_WINDOW_DIR", Self::window_dir(workspace, Setup::Recorded)?);
         child::run(&mut command, program.name)?;
-        let calls = account(&workspace.path(TRACE), 0)?.emitted;
+        let calls = read_account(&workspace.path(TRACE_FOLDER), 0)?.emitted;
         if calls == 0 {
             return Err(Error::output(program.name, "it does not allocate"));
         }
@@ -252,11 +264,11 @@ impl Setups {
     }
 
     /// Makes the command `trackway record OPTIONS`, with the helper, into a flight recorder.
-    fn recorder(workspace: &Workspace) -> Command {
+    fn record_command(workspace: &Workspace) -> Command {
         let mut command = Command::new(&workspace.tools.trackway);
         command.args(["record", "--flight-recorder", "--context", "none"]);
         command.args(["--preload", "libc", "--buffer-size", &RING_BYTES.to_string()]);
-        write_to(&mut command, &workspace.path(TRACE));
+        set_trace_output(&mut command, &workspace.path(TRACE_FOLDER));
         command
     }
 
@@ -267,7 +279,7 @@ impl Setups {
             return Ok(workspace.window_dir().to_owned());
         }
         let folder = workspace.window_dir().join("idle");
-        make_dir(&folder)?;
+        create_private_dir(&folder)?;
         Ok(folder)
     }
 
@@ -281,11 +293,11 @@ impl Setups {
 
 /// Returns the account of a recording by its summary. There must be one event for each of these
 /// calls, and some more, from the program's start and end.
-fn account(trace: &Path, calls: u64) -> Result<Account> {
-    account_of(&summary(trace)?, calls)
+fn read_account(trace: &Path, calls: u64) -> Result<Account> {
+    account_of_summary(&read_summary(trace)?, calls)
 }
 
-fn account_of(summary: &RecorderSummary, calls: u64) -> Result<Account> {
+fn account_of_summary(summary: &RecorderSummary, calls: u64) -> Result<Account> {
     let emitted = summary.recorded + summary.lost + summary.overwritten;
     if emitted < calls {
         return Err(Error::output(
@@ -303,8 +315,8 @@ fn account_of(summary: &RecorderSummary, calls: u64) -> Result<Account> {
 }
 
 /// Returns the helper and the library, if they are here.
-fn helper(tools: &BuildTools) -> Option<[PathBuf; 2]> {
-    Some([command_tracer::helper(tools)?, tools.library.clone()?])
+fn find_helper_and_library(tools: &BuildTools) -> Option<[PathBuf; 2]> {
+    Some([command_tracer::find_preload_helper(tools)?, tools.library.clone()?])
 }
 
 #[cfg(test)]
@@ -314,9 +326,9 @@ mod tests {
     #[test]
     fn missing_events_are_an_error() {
         let summary = RecorderSummary { recorded: 5, lost: 1, overwritten: 7 };
-        let found = account_of(&summary, 12).expect("enough");
+        let found = account_of_summary(&summary, 12).expect("enough");
         assert_eq!((found.emitted, found.is_complete()), (13, true));
-        let error = account_of(&summary, 14).unwrap_err().to_string();
+        let error = account_of_summary(&summary, 14).unwrap_err().to_string();
         assert_eq!(error, "trackway record: 13 events of 14 calls");
     }
 }

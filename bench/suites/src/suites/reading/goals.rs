@@ -1,13 +1,15 @@
 //! The reader's goals, judged by the measured figures. Reported, never asserted.
 
-use trackway_bench_engine::ratios::{ByRound, Form, least, most, most_of_all};
+use trackway_bench_engine::ratios::{
+    FigureFormat, FiguresByRound, bar_all_at_most, bar_at_least, bar_at_most,
+};
 use trackway_bench_engine::results::{Bar, SuiteRows};
 
 use super::works::{Size, Tool, TraceKind, Work};
-use super::{EVENTS_M, PEAK, first_line_case, speed_case};
+use super::{EVENTS_M, PEAK_MIB, first_line_case, speed_case};
 
 /// Number of times that the reader must be faster than babeltrace2.
-const TIMES: f64 = 10.0;
+const SPEED_RATIO_MIN: f64 = 10.0;
 /// Most that the first line may take, in ms.
 const FIRST_LINE_MS: f64 = 100.0;
 /// Additional MiB that a trace with four million more events may need: the part of the reader's
@@ -16,7 +18,7 @@ const FIRST_LINE_MS: f64 = 100.0;
 const GROWTH_MIB: f64 = 4.0;
 
 /// Returns all bars.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let kinds = TraceKind::ALL.into_iter();
     let has_row = |kind: &TraceKind| {
         let case = speed_case(*kind, Work::Text, Size::Small);
@@ -27,20 +29,20 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
     for &kind in &kinds {
         for work in [Work::Text, Work::Decode] {
             for tool in [Tool::OneCpu, Tool::Trackway] {
-                bars.extend(speed_bar(suite, kind, (work, Size::Small), tool));
+                bars.extend(judge_speed(suite, kind, (work, Size::Small), tool));
             }
-            bars.extend(speed_bar(suite, kind, (work, Size::Large), Tool::Trackway));
+            bars.extend(judge_speed(suite, kind, (work, Size::Large), Tool::Trackway));
         }
     }
     for kind in kinds {
-        bars.extend(size_bars(suite, kind));
+        bars.extend(judge_memory_and_latency(suite, kind));
     }
     bars
 }
 
 /// Judges the speed on the large trace; if the other reader does not read it, its speed on the
 /// small one counts.
-fn speed_bar(
+fn judge_speed(
     suite: &SuiteRows,
     kind: TraceKind,
     (work, size): (Work, Size),
@@ -55,35 +57,36 @@ fn speed_bar(
     let events = row.extra.get(EVENTS_M).map_or_else(String::new, |m| format!(", {m} M"));
     let (trace, work) = (kind.words(), work.words());
     let cpus = if tool == Tool::OneCpu { "one CPU" } else { "all CPUs" };
-    let what = format!("{trace}{events}: {work}, {cpus}: {TIMES} × babeltrace2{whose}");
-    let times = ByRound::of(Some(row)).over(&ByRound::of(other));
-    Some(least(&what, times.estimate(), TIMES, Form::TIMES))
+    let what = format!("{trace}{events}: {work}, {cpus}: {SPEED_RATIO_MIN} × babeltrace2{whose}");
+    let times = FiguresByRound::of(Some(row)).over(&FiguresByRound::of(other));
+    Some(bar_at_least(&what, times.estimate(), SPEED_RATIO_MIN, FigureFormat::TIMES))
 }
 
-fn size_bars(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
+fn judge_memory_and_latency(suite: &SuiteRows, kind: TraceKind) -> [Bar; 2] {
     let ours = |case: String| suite.row(Tool::Trackway.name(), &case);
-    let peak_mib = |size| ByRound::of_extra(ours(speed_case(kind, Work::Text, size)), PEAK);
-    let first_ms = |size| ByRound::of(ours(first_line_case(kind, size))).estimate();
+    let peak_mib =
+        |size| FiguresByRound::of_extra(ours(speed_case(kind, Work::Text, size)), PEAK_MIB);
+    let first_ms = |size| FiguresByRound::of(ours(first_line_case(kind, size))).estimate();
     let trace = kind.words();
     [
-        most(
+        bar_at_most(
             &format!("{trace}: memory does not grow with the trace"),
             peak_mib(Size::Large).less(&peak_mib(Size::Small)).estimate(),
             GROWTH_MIB,
-            Form::signed(1, "MiB"),
+            FigureFormat::signed(1, "MiB"),
         ),
-        most_of_all(
+        bar_all_at_most(
             &format!("{trace}: first line within {FIRST_LINE_MS} ms"),
             [Size::Small, Size::Large].map(first_ms),
             FIRST_LINE_MS,
-            Form::of(1, "ms"),
+            FigureFormat::of(1, "ms"),
         ),
     ]
 }
 
 #[cfg(test)]
 mod tests {
-    use trackway_bench_engine::results::fixtures::{steady, suite, with_extra};
+    use trackway_bench_engine::results::fixtures::{steady_row, suite_of_rows, with_extra_figure};
     use trackway_bench_engine::results::{Row, Verdict};
 
     use super::*;
@@ -93,13 +96,13 @@ mod tests {
         let kind = TraceKind::Numbers;
         let speed = |tool: Tool, work, size, events_s: f64, peak_mib| {
             let events_m = if size == Size::Large { 22.0 } else { 1.0 };
-            let row = steady(tool.name(), &speed_case(kind, work, size), events_s);
-            with_extra(with_extra(row, PEAK, peak_mib), EVENTS_M, events_m)
+            let row = steady_row(tool.name(), &speed_case(kind, work, size), events_s);
+            with_extra_figure(with_extra_figure(row, PEAK_MIB, peak_mib), EVENTS_M, events_m)
         };
-        let first = |size, ms| steady(Tool::Trackway.name(), &first_line_case(kind, size), ms);
+        let first = |size, ms| steady_row(Tool::Trackway.name(), &first_line_case(kind, size), ms);
         let failed = |row: Row| Row { spread: None, ..row };
         let bars_of = |large_mib, large_ms| {
-            bars(&suite([
+            judge_goals(&suite_of_rows([
                 speed(Tool::OneCpu, Work::Text, Size::Small, 12.5e5, 19.0),
                 speed(Tool::Trackway, Work::Text, Size::Small, 2e6, 19.0),
                 speed(Tool::OneCpu, Work::Decode, Size::Small, 8e5, 19.0),
@@ -130,6 +133,6 @@ mod tests {
             large,
             "Trackway's, u32, 22 M: text, all CPUs: 10 × babeltrace2 of the small one"
         );
-        assert!(bars(&suite([])).is_empty(), "of traces that could not be had");
+        assert!(judge_goals(&suite_of_rows([])).is_empty(), "of traces that could not be had");
     }
 }

@@ -11,7 +11,7 @@ use crate::trace_check;
 use crate::tracers::Lttng;
 
 /// Checks that LTTng can record the trace here; else returns the reason.
-pub(super) fn availability(workspace: &Workspace) -> std::result::Result<(), String> {
+pub(super) fn check_availability(workspace: &Workspace) -> std::result::Result<(), String> {
     match Lttng::with_own_daemon().availability(workspace) {
         Availability::Ready => Ok(()),
         Availability::Missing(reason) => Err(reason),
@@ -19,7 +19,7 @@ pub(super) fn availability(workspace: &Workspace) -> std::result::Result<(), Str
 }
 
 /// Records a number of events by `recorder`, which is set up first if necessary.
-pub(super) fn record(
+pub(super) fn record_trace(
     recorder: &mut Option<Lttng>,
     workspace: &Workspace,
     folder: &Path,
@@ -32,7 +32,7 @@ pub(super) fn record(
     }
     let recorder = recorder.as_ref().ok_or_else(|| Error::output("LTTng", "it is not set up"))?;
     let emitted = recorder.record_all(workspace, folder, events)?;
-    let counted = trace_check::count(folder)?.unwrap_or_default();
+    let counted = trace_check::count_trace(folder)?.unwrap_or_default();
     if counted.events != emitted {
         let message = format!("{emitted} events emitted, {} in the trace", counted.events);
         return Err(Error::output("LTTng", message));

@@ -14,11 +14,11 @@ mod lttng;
 mod traces;
 mod works;
 
-pub(crate) use goals::bars;
+pub(crate) use goals::judge_goals;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::machine::allowed_cpus;
-use trackway_bench_engine::host::process_run::{self, Text};
+use trackway_bench_engine::host::process_run::{self, OutputSummary};
 use trackway_bench_engine::host::workspace::has;
 use trackway_bench_engine::results::Unit;
 use trackway_bench_engine::settings::Settings;
@@ -34,21 +34,21 @@ const EVENTS: u64 = 1_000_000;
 const EVENTS_QUICK: u64 = 200_000;
 /// Ratio of events between a large trace and a small one: the bars use about 22 million events, of
 /// one kind of trace; the other large traces show that memory does not grow.
-const LARGER: u64 = 5;
+const LARGE_RATIO: u64 = 5;
 const LARGER_NUMBERS: u64 = 22;
 const MIB: f64 = 1_048_576.0;
 
 /// Keys of a run's extra figures: the greatest resident set; the mean number of busy CPUs; the size
 /// of the trace's streams.
-const PEAK: &str = "most memory, MiB";
-const BUSY: &str = "CPUs busy";
-const TRACE: &str = "trace, MiB";
+const PEAK_MIB: &str = "most memory, MiB";
+const BUSY_CPUS: &str = "CPUs busy";
+const TRACE_MIB: &str = "trace, MiB";
 /// Millions of events in the trace.
 const EVENTS_M: &str = "events, M";
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
+struct ReadingRow {
     tool: Tool,
     kind: TraceKind,
     size: Size,
@@ -66,7 +66,7 @@ fn first_line_case(kind: TraceKind, size: Size) -> String {
     format!("{}: first line{}", kind.words(), size.words())
 }
 
-impl Turn {
+impl ReadingRow {
     fn case(self) -> String {
         match self.work {
             Some(work) => speed_case(self.kind, work, self.size),
@@ -86,15 +86,15 @@ impl Turn {
 }
 
 /// A trace of a kind in both sizes, or why there is none.
-struct Traces {
+struct TracePair {
     kind: TraceKind,
-    made: std::result::Result<[TraceFolder; 2], Missing>,
+    made: std::result::Result<[TraceFolder; 2], MissingTrace>,
     /// Wrong outputs: the tool, its work, and the fault.
     wrong: Vec<(Tool, Work, String)>,
 }
 
 /// The reason for a missing trace.
-enum Missing {
+enum MissingTrace {
     Absent(String),
     Failed(String),
 }
@@ -103,8 +103,8 @@ enum Missing {
 #[derive(Default)]
 pub(crate) struct Reading {
     recorder: Option<Lttng>,
-    traces: Vec<Traces>,
-    turns: Vec<Turn>,
+    traces: Vec<TracePair>,
+    turns: Vec<ReadingRow>,
     cpus: Vec<usize>,
 }
 
@@ -131,13 +131,13 @@ impl Suite for Reading {
         self.cpus = allowed_cpus()?;
         let tools = self.tools(context.settings);
         let here: Vec<Tool> =
-            tools.iter().copied().filter(|tool| absent(*tool).is_none()).collect();
+            tools.iter().copied().filter(|tool| tool_absence(*tool).is_none()).collect();
         self.make_traces(context)?;
         for traces in &mut self.traces {
             traces.check_outputs(context, &here)?;
         }
         let mut entries = Vec::new();
-        for turn in turns(&tools) {
+        for turn in list_rows(&tools) {
             entries.push(self.entry(turn));
             self.turns.push(turn);
         }
@@ -158,14 +158,14 @@ impl Suite for Reading {
         let cpus = if turn.tool == Tool::OneCpu { &self.cpus[..1] } else { &self.cpus[..] };
         let name = turn.tool.name();
         let Some(work) = turn.work else {
-            let figure = process_run::first_line_ms(command(Work::Text), name, cpus)?;
+            let figure = process_run::measure_first_line_ms(command(Work::Text), name, cpus)?;
             return Ok(Sample { figure, ..Sample::default() });
         };
         let run = process_run::run(command(work), name, cpus)?;
         let extra = vec![
-            (PEAK, run.peak_bytes as f64 / MIB),
-            (BUSY, run.cpu_seconds / run.seconds),
-            (TRACE, trace.bytes as f64 / MIB),
+            (PEAK_MIB, run.peak_bytes as f64 / MIB),
+            (BUSY_CPUS, run.cpu_seconds / run.seconds),
+            (TRACE_MIB, trace.bytes as f64 / MIB),
             (EVENTS_M, trace.events as f64 / 1e6),
         ];
         Ok(Sample { figure: trace.events as f64 / run.seconds, extra, ..Sample::default() })
@@ -194,26 +194,26 @@ impl Reading {
         Tool::ALL.into_iter().filter(is_in).collect()
     }
 
-    fn trace(&self, turn: Turn) -> Option<&TraceFolder> {
+    fn trace(&self, turn: ReadingRow) -> Option<&TraceFolder> {
         let traces = self.traces.iter().find(|traces| traces.kind == turn.kind)?;
         traces.made.as_ref().ok()?.get(usize::from(turn.size == Size::Large))
     }
 
     fn make_traces(&mut self, context: &SuiteContext<'_>) -> Result<()> {
         let quick = context.settings.quick;
-        let all = TraceKind::ALL.map(|kind| (kind, sizes(kind, quick).iter().sum()));
+        let all = TraceKind::ALL.map(|kind| (kind, event_counts(kind, quick).iter().sum()));
         traces::check_space(context.workspace, &all)?;
         for kind in TraceKind::ALL {
-            let sizes = sizes(kind, quick);
-            let made = match lttng::availability(context.workspace) {
-                Err(reason) if kind == TraceKind::Lttng => Err(Missing::Absent(reason)),
-                _ => match self.make(context, kind, sizes) {
+            let sizes = event_counts(kind, quick);
+            let made = match lttng::check_availability(context.workspace) {
+                Err(reason) if kind == TraceKind::Lttng => Err(MissingTrace::Absent(reason)),
+                _ => match self.make_trace_pair(context, kind, sizes) {
                     Ok(made) => Ok(made),
                     Err(Error::Interrupted) => return Err(Error::Interrupted),
-                    Err(error) => Err(Missing::Failed(error.to_string())),
+                    Err(error) => Err(MissingTrace::Failed(error.to_string())),
                 },
             };
-            self.traces.push(Traces { kind, made, wrong: Vec::new() });
+            self.traces.push(TracePair { kind, made, wrong: Vec::new() });
         }
         // Its daemon must not share the CPUs with readers.
         if let Some(mut recorder) = self.recorder.take() {
@@ -222,7 +222,7 @@ impl Reading {
         Ok(())
     }
 
-    fn make(
+    fn make_trace_pair(
         &mut self,
         context: &SuiteContext<'_>,
         kind: TraceKind,
@@ -236,33 +236,34 @@ impl Reading {
             let path = context.workspace.path(&format!("{name}-{events}"));
             match kind {
                 TraceKind::Lttng => {
-                    lttng::record(&mut self.recorder, context.workspace, &path, events)
+                    lttng::record_trace(&mut self.recorder, context.workspace, &path, events)
                 }
-                _ => traces::write(&path, kind, events),
+                _ => traces::write_trace(&path, kind, events),
             }
         };
         Ok([make(sizes[0])?, make(sizes[1])?])
     }
 
-    fn entry(&self, turn: Turn) -> Entry {
+    fn entry(&self, turn: ReadingRow) -> Entry {
         let name = turn.tool.name();
         let traces = self.traces.iter().find(|traces| traces.kind == turn.kind);
         let mut entry = Entry {
             tracer: name.to_owned(),
             case: turn.case(),
-            absent: absent(turn.tool),
+            absent: tool_absence(turn.tool),
             unit: turn.work.is_none().then_some(Unit::Ms),
             command: turn.tool.words(turn.work.unwrap_or(Work::Text), "TRACE").join(" "),
             ..Entry::default()
         };
         match traces.map(|traces| &traces.made) {
-            Some(Err(Missing::Absent(reason))) => entry.absent = Some(reason.clone()),
-            Some(Err(Missing::Failed(reason))) => entry.failed = Some(reason.clone()),
+            Some(Err(MissingTrace::Absent(reason))) => entry.absent = Some(reason.clone()),
+            Some(Err(MissingTrace::Failed(reason))) => entry.failed = Some(reason.clone()),
             _ => {}
         }
         let work = turn.work.unwrap_or(Work::Text);
         let wrong = traces.into_iter().flat_map(|traces| &traces.wrong);
-        let wrong = wrong.into_iter().find(|wrong| wrong.1 == work && is_same(wrong.0, turn.tool));
+        let wrong =
+            wrong.into_iter().find(|wrong| wrong.1 == work && is_same_program(wrong.0, turn.tool));
         entry.failed = entry.failed.or_else(|| wrong.map(|wrong| wrong.2.clone()));
         entry
     }
@@ -279,32 +280,32 @@ impl Reading {
 }
 
 /// Events of both traces of a kind.
-const fn sizes(kind: TraceKind, quick: bool) -> [u64; 2] {
+const fn event_counts(kind: TraceKind, quick: bool) -> [u64; 2] {
     match (quick, kind) {
-        (true, _) => [EVENTS_QUICK, LARGER * EVENTS_QUICK],
+        (true, _) => [EVENTS_QUICK, LARGE_RATIO * EVENTS_QUICK],
         (false, TraceKind::Numbers) => [EVENTS, LARGER_NUMBERS * EVENTS],
-        (false, _) => [EVENTS, LARGER * EVENTS],
+        (false, _) => [EVENTS, LARGE_RATIO * EVENTS],
     }
 }
 
 /// Returns true if these are the same program.
-fn is_same(one: Tool, other: Tool) -> bool {
+fn is_same_program(one: Tool, other: Tool) -> bool {
     (one == Tool::Babeltrace2) == (other == Tool::Babeltrace2)
 }
 
 /// Returns the reason if a reader is not available.
-fn absent(tool: Tool) -> Option<String> {
+fn tool_absence(tool: Tool) -> Option<String> {
     let is_missing = tool == Tool::Babeltrace2 && !has(BABELTRACE2);
     is_missing.then(|| "babeltrace2 is not installed".to_owned())
 }
 
-impl Traces {
+impl TracePair {
     /// Runs each tool on the small trace, and checks its output.
     fn check_outputs(&mut self, context: &SuiteContext<'_>, tools: &[Tool]) -> Result<()> {
         let Ok([small, _]) = &self.made else { return Ok(()) };
-        let mut first: Option<Text> = None;
+        let mut first: Option<OutputSummary> = None;
         for tool in [Tool::Babeltrace2, Tool::Trackway] {
-            if !tools.iter().any(|other| is_same(tool, *other)) {
+            if !tools.iter().any(|other| is_same_program(tool, *other)) {
                 continue;
             }
             context.progress.show_step(&format!(
@@ -312,18 +313,18 @@ impl Traces {
                 tool.name(),
                 self.kind.words()
             ));
-            let text = process_run::text(
+            let text = process_run::run_and_hash_output(
                 tool.command(Work::Text, context.workspace, &small.path),
                 tool.name(),
                 |_| (),
             );
             let found = text.and_then(|text| {
-                agree(tool, text, *first.get_or_insert(text), small.events).map(|()| text)
+                check_same_text(tool, text, *first.get_or_insert(text), small.events).map(|()| text)
             });
-            keep(&mut self.wrong, tool, Work::Text, found.map(drop))?;
+            keep_error(&mut self.wrong, tool, Work::Text, found.map(drop))?;
             let mut said = Vec::new();
             let count = tool.command(Work::Count, context.workspace, &small.path);
-            let counted = process_run::text(count, tool.name(), |piece| {
+            let counted = process_run::run_and_hash_output(count, tool.name(), |piece| {
                 // Longer output is no count.
                 let room = COUNT_OUTPUT_BYTES_MAX.saturating_sub(said.len());
                 said.extend_from_slice(&piece[..piece.len().min(room)]);
@@ -337,7 +338,7 @@ impl Traces {
                     Err(Error::output(tool.name(), message))
                 }
             });
-            keep(&mut self.wrong, tool, Work::Count, counted)?;
+            keep_error(&mut self.wrong, tool, Work::Count, counted)?;
         }
         Ok(())
     }
@@ -347,7 +348,7 @@ impl Traces {
 const COUNT_OUTPUT_BYTES_MAX: usize = 1 << 20;
 
 /// Keeps an error for the report; only an interruption is returned.
-fn keep(
+fn keep_error(
     wrong: &mut Vec<(Tool, Work, String)>,
     tool: Tool,
     work: Work,
@@ -364,7 +365,12 @@ fn keep(
 }
 
 /// Checks that a text equals the first one, and has a line for each event.
-fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
+fn check_same_text(
+    tool: Tool,
+    text: OutputSummary,
+    first: OutputSummary,
+    events: u64,
+) -> Result<()> {
     if text == first && text.lines == events {
         return Ok(());
     }
@@ -373,26 +379,26 @@ fn agree(tool: Tool, text: Text, first: Text, events: u64) -> Result<()> {
 }
 
 /// Returns all turns of these readers.
-fn turns(tools: &[Tool]) -> Vec<Turn> {
+fn list_rows(tools: &[Tool]) -> Vec<ReadingRow> {
     let mut all = Vec::new();
     for kind in TraceKind::ALL {
         for work in Work::ALL {
-            let turn = |&tool| Turn { tool, kind, size: Size::Small, work: Some(work) };
+            let turn = |&tool| ReadingRow { tool, kind, size: Size::Small, work: Some(work) };
             all.extend(tools.iter().map(turn));
         }
         // The other reader takes half a minute for the text of 22 million events: it decodes them.
         if kind == TraceKind::Numbers && tools.contains(&Tool::Babeltrace2) {
             let (tool, work) = (Tool::Babeltrace2, Some(Work::Decode));
-            all.push(Turn { tool, kind, size: Size::Large, work });
+            all.push(ReadingRow { tool, kind, size: Size::Large, work });
         }
         let ours = tools.iter().filter(|tool| **tool == Tool::Trackway);
         all.extend(ours.flat_map(|&tool| {
-            let large = |work| Turn { tool, kind, size: Size::Large, work: Some(work) };
+            let large = |work| ReadingRow { tool, kind, size: Size::Large, work: Some(work) };
             [Work::Text, Work::Decode].map(large)
         }));
         for size in Size::ALL {
             let with_all = tools.iter().filter(|tool| **tool != Tool::OneCpu);
-            all.extend(with_all.map(|&tool| Turn { tool, kind, size, work: None }));
+            all.extend(with_all.map(|&tool| ReadingRow { tool, kind, size, work: None }));
         }
     }
     all
@@ -404,7 +410,7 @@ mod tests {
 
     #[test]
     fn all_of_ours_is_told_in_terms_of_something_that_is_there() {
-        let all = turns(&Tool::ALL);
+        let all = list_rows(&Tool::ALL);
         let names: std::collections::BTreeSet<(String, &str)> =
             all.iter().map(|turn| (turn.case(), turn.tool.name())).collect();
         assert_eq!(names.len(), all.len(), "each has a name of its own");
@@ -417,9 +423,10 @@ mod tests {
 
     #[test]
     fn texts_that_differ_or_lack_lines_are_told() {
-        let text = Text { lines: 5, bytes: 50, hash: 7 };
-        agree(Tool::Trackway, text, text, 5).expect("the same");
-        agree(Tool::Trackway, Text { hash: 8, ..text }, text, 5).expect_err("other words");
-        agree(Tool::Trackway, text, text, 6).expect_err("one too few");
+        let text = OutputSummary { lines: 5, bytes: 50, hash: 7 };
+        check_same_text(Tool::Trackway, text, text, 5).expect("the same");
+        check_same_text(Tool::Trackway, OutputSummary { hash: 8, ..text }, text, 5)
+            .expect_err("other words");
+        check_same_text(Tool::Trackway, text, text, 6).expect_err("one too few");
     }
 }

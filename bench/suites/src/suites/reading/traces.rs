@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{Workspace, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, create_private_dir};
 use trackway_bench_engine::signals;
 use trackway_ctf::write::{
     Contexts, Domain, PACKET_HEADER_BYTES, PacketFields, TraceDescription, event_declaration,
@@ -91,10 +91,10 @@ fn free_bytes(folder: &Path) -> Result<u64> {
 }
 
 /// Writes a trace with a number of events.
-pub(super) fn write(folder: &Path, kind: TraceKind, events: u64) -> Result<TraceFolder> {
-    make_dir(folder)?;
+pub(super) fn write_trace(folder: &Path, kind: TraceKind, events: u64) -> Result<TraceFolder> {
+    create_private_dir(folder)?;
     let metadata = folder.join("metadata");
-    fs::write(&metadata, self::metadata(kind))
+    fs::write(&metadata, self::build_metadata(kind))
         .map_err(Error::io(format!("cannot write {metadata:?}")))?;
     let mut bytes = 0;
     for cpu in 0..CPUS {
@@ -113,7 +113,7 @@ mod id {
     pub(super) const MESSAGE: u32 = 2;
 }
 
-fn metadata(kind: TraceKind) -> String {
+fn build_metadata(kind: TraceKind) -> String {
     let trace = TraceDescription {
         uuid: UUID,
         hostname: "host".to_owned(),
@@ -125,17 +125,19 @@ fn metadata(kind: TraceKind) -> String {
         contexts: Contexts { bits: VTID, ..Contexts::default() },
     };
     let mut text = metadata_preamble(&trace);
-    text += &event_declaration(0, id::NUMBER, &event("number", &[("n", Scalar::U32)], &[]));
+    text +=
+        &event_declaration(0, id::NUMBER, &event_description("number", &[("n", Scalar::U32)], &[]));
     if kind == TraceKind::Strings {
         let fields = [("status", Scalar::U32), ("latency_us", Scalar::U64)];
-        text += &event_declaration(0, id::REQUEST, &event("request", &fields, &["path"]));
-        text += &event_declaration(0, id::MESSAGE, &event("message", &[], &["text"]));
+        text +=
+            &event_declaration(0, id::REQUEST, &event_description("request", &fields, &["path"]));
+        text += &event_declaration(0, id::MESSAGE, &event_description("message", &[], &["text"]));
     }
     text
 }
 
 /// Makes an event with these numbers, and then these strings.
-fn event(name: &str, numbers: &[(&str, Scalar)], strings: &[&str]) -> EventDescription {
+fn event_description(name: &str, numbers: &[(&str, Scalar)], strings: &[&str]) -> EventDescription {
     let numbers = numbers.iter().map(|&(name, scalar)| (name, FieldKind::Scalar(scalar)));
     let strings = strings.iter().map(|&name| (name, FieldKind::Str));
     EventDescription {
@@ -187,7 +189,7 @@ impl Stream {
                 bytes += self.end();
                 file.write_all(&self.packet).map_err(Error::io(failed()))?;
                 self.begin();
-                if signals::stopped() {
+                if signals::is_stopped() {
                     return Err(Error::Interrupted);
                 }
             }
@@ -290,7 +292,7 @@ mod tests {
                 kind.name()
             ));
             // More than a packet in each stream.
-            let made = write(&folder, kind, 40_003).expect("a trace");
+            let made = write_trace(&folder, kind, 40_003).expect("a trace");
             let trace = Trace::parse(&fs::read(folder.join("metadata")).expect("metadata"));
             let streams: Vec<Vec<u8>> = (0..CPUS)
                 .map(|cpu| fs::read(folder.join(format!("stream_{cpu}"))).expect("a stream"))

@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn all_tools_are_asked_for_the_same() {
-        let workspace = Workspace::at("trackway".into());
+        let workspace = Workspace::for_executable("trackway".into());
         let words =
             |tool: Tool, work| format!("{:?}", tool.command(work, &workspace, Path::new("t")));
         assert_eq!(words(Tool::Trackway, Work::Text), r#""trackway" "print" "t""#);

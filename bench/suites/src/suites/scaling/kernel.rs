@@ -4,22 +4,24 @@
 //! Main invariant: a run's events fit in the buffers, so that no recorder drains them meanwhile on
 //! a thread's CPU; and all of them must be there.
 
-use trackway_bench_engine::case::Plan;
+use trackway_bench_engine::case::BatchPlan;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::ratios::ByRound;
+use trackway_bench_engine::ratios::FiguresByRound;
 use trackway_bench_engine::results::{Row, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{Entry, Sample, SuiteContext};
 
-use crate::suites::events::of_batches;
-use crate::tracers::kernel::{Job, Keep, KernelEvents, KernelTracer, KernelTracers, Ran, Work};
+use crate::suites::events::sample_of_batches;
+use crate::tracers::kernel::{
+    EventStorage, Job, KernelEvents, KernelTracer, KernelTracers, TracedRun, Work,
+};
 
 /// The traced call.
 const CALL: &str = "getppid";
 /// Batches of a thread, and calls of each. Their events, two of a call, fill less than half of a
 /// CPU's buffer of any tracer: perf's take most, 88 bytes each, and it is woken at the half.
-const PLAN: Plan = Plan { warm_up: 10, batches: 40 };
+const PLAN: BatchPlan = BatchPlan { warm_up: 10, batches: 40 };
 const CALLS: u32 = 400;
 
 /// Key of the extra figure: the added cost of a call, relative to that of one thread alone.
@@ -41,27 +43,27 @@ const TRACERS: [KernelTracer; 11] = [
 ];
 
 /// Seconds that it takes about.
-pub(super) const fn seconds(settings: &Settings) -> f64 {
+pub(super) const fn estimate_seconds(settings: &Settings) -> f64 {
     if settings.quick { 8.0 } else { 60.0 }
 }
 
 /// Names of the tracers.
-pub(super) fn names() -> impl Iterator<Item = &'static str> {
+pub(super) fn tracer_names() -> impl Iterator<Item = &'static str> {
     TRACERS.into_iter().map(KernelTracer::name)
 }
 
 /// The rows of the kernel.
 #[derive(Debug, Default)]
-pub(super) struct InKernel {
+pub(super) struct KernelRows {
     tracers: Option<KernelTracers>,
     rows: Vec<(KernelTracer, u32)>,
 }
 
-impl InKernel {
+impl KernelRows {
     /// Returns its rows, if any of its tracers is selected; `first` is the number of rows before
     /// them.
     pub(super) fn enter(&mut self, context: &SuiteContext<'_>, first: usize) -> Result<Vec<Entry>> {
-        if !names().any(|name| context.settings.wants(name)) {
+        if !tracer_names().any(|name| context.settings.wants(name)) {
             return Ok(Vec::new());
         }
         let tracers = KernelTracers::set_up(context.workspace)?;
@@ -73,16 +75,21 @@ impl InKernel {
             context.progress.show_step(&format!("setting up {}", tracer.name()));
             let absent = tracers.absence(context.workspace, tracer);
             // The untraced come first, in the same order.
-            for (at, threads) in threads(context.cpus).enumerate() {
+            for (at, threads) in thread_counts(context.cpus).enumerate() {
                 let baseline = (tracer != KernelTracer::Untraced).then_some(first + at);
-                entries.push(Entry { absent: absent.clone(), baseline, ..entry(tracer, threads) });
+                entries.push(Entry {
+                    absent: absent.clone(),
+                    baseline,
+                    ..build_entry(tracer, threads)
+                });
                 self.rows.push((tracer, threads));
             }
         }
         let (tracer, threads) = self.rows[0];
         let again = format!("{} again", tracer.name());
         let baseline = Some(first);
-        let again = Entry { tracer: again, baseline, is_control: true, ..entry(tracer, threads) };
+        let again =
+            Entry { tracer: again, baseline, is_control: true, ..build_entry(tracer, threads) };
         entries.push(again);
         self.rows.push((tracer, threads));
         self.tracers = Some(tracers);
@@ -98,25 +105,25 @@ impl InKernel {
         let job = Job {
             workspace: context.workspace,
             events: KernelEvents::OneCall(CALL),
-            keep: Keep::Flight,
+            keep: EventStorage::Flight,
             call: CALL,
             work: Work::Workload(&arguments),
         };
-        sample(&tracers.run(tracer, &job)?, threads)
+        sample_of_run(&tracers.run(tracer, &job)?, threads)
     }
 }
 
 /// Returns numbers of calling threads for a number of CPUs: each thread has its own.
-fn threads(cpus: usize) -> impl Iterator<Item = u32> {
+fn thread_counts(cpus: usize) -> impl Iterator<Item = u32> {
     let doubled = std::iter::successors(Some(1_u32), |threads| threads.checked_mul(2));
     doubled.take_while(move |&threads| threads as usize <= cpus.max(1))
 }
 
-fn entry(tracer: KernelTracer, threads: u32) -> Entry {
+fn build_entry(tracer: KernelTracer, threads: u32) -> Entry {
     let name = tracer.name();
     Entry {
         tracer: name.to_owned(),
-        case: case(threads),
+        case: case_name(threads),
         x: Some(threads.into()),
         unit: Some(Unit::NsPerCall),
         records: tracer != KernelTracer::Untraced,
@@ -125,18 +132,18 @@ fn entry(tracer: KernelTracer, threads: u32) -> Entry {
     }
 }
 
-fn case(threads: u32) -> String {
+fn case_name(threads: u32) -> String {
     let plural = if threads == 1 { "" } else { "s" };
     format!("{CALL}, {threads} thread{plural}")
 }
 
 /// Parses the result of a run of `threads` threads.
-fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
+fn sample_of_run(ran: &TracedRun, threads: u32) -> Result<Sample> {
     // bpftrace prints other lines in between.
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("batch ")).collect();
-    let batches = workload::batches(&lines.join("\n"))?;
+    let batches = workload::parse_batches(&lines.join("\n"))?;
     let calls = u64::from((PLAN.warm_up + PLAN.batches) * CALLS);
-    let called = workload::emitted_by_thread(&batches);
+    let called = workload::count_events_by_thread(&batches);
     if called != vec![calls; threads as usize] {
         let message = format!("{threads} threads are to make {calls} calls each, not {called:?}");
         return Err(Error::output("workload", message));
@@ -144,21 +151,21 @@ fn sample(ran: &Ran, threads: u32) -> Result<Sample> {
     // The mean, as in the survey: CPUs may differ, and a median over all batches would mix them.
     let of_thread = |thread| {
         let its: Vec<Batch> = batches.iter().filter(|one| one.thread == thread).copied().collect();
-        workload::median_ns(&its, PLAN.warm_up)
+        workload::median_event_ns(&its, PLAN.warm_up)
     };
     let medians = (0..threads).map(of_thread).collect::<Result<Vec<f64>>>()?;
     let figure = medians.iter().sum::<f64>() / f64::from(threads);
     let emitted = 2 * calls * u64::from(threads);
     let account = ran.found.map(|found| found.account_of_call(emitted));
-    Ok(Sample { figure, account, ..of_batches(&batches, &PLAN)? })
+    Ok(Sample { figure, account, ..sample_of_batches(&batches, &PLAN)? })
 }
 
 /// Adds to each row of several threads how much more is added there than in one.
-pub(super) fn complete(rows: &mut SuiteRows) {
+pub(super) fn add_thread_ratios(rows: &mut SuiteRows) {
     let ratio = |row: &Row| {
         let is_its = row.unit == Unit::NsPerCall && row.x.is_some_and(|threads| threads > 1.0);
-        let one = rows.row(&row.tracer, &case(1)).filter(|_| is_its)?;
-        let added = |row| ByRound::above_baseline(rows, Some(row));
+        let one = rows.row(&row.tracer, &case_name(1)).filter(|_| is_its)?;
+        let added = |row| FiguresByRound::above_baseline(rows, Some(row));
         Some(added(row).over(&added(one)).estimate()?.ratio.median)
     };
     let ratios: Vec<Option<f64>> = rows.rows.iter().map(ratio).collect();
@@ -169,19 +176,19 @@ pub(super) fn complete(rows: &mut SuiteRows) {
 
 #[cfg(test)]
 mod tests {
-    use trackway_bench_engine::results::fixtures::{row, suite};
+    use trackway_bench_engine::results::fixtures::{measured_row, suite_of_rows};
 
     use super::*;
-    use crate::tracers::kernel::Found;
+    use crate::tracers::kernel::FoundEvents;
 
     #[test]
     fn threads_double_up_to_one_for_each_cpu() {
-        let of = |cpus| threads(cpus).collect::<Vec<u32>>();
+        let of = |cpus| thread_counts(cpus).collect::<Vec<u32>>();
         assert_eq!([of(1), of(2), of(6)], [vec![1], vec![1, 2], vec![1, 2, 4]]);
     }
 
     /// Returns a run as the workload reports it, with the tracer's events.
-    fn ran(threads: u32, batches: u32, events: u64) -> Ran {
+    fn make_run(threads: u32, batches: u32, events: u64) -> TracedRun {
         let line = |thread: u32, number: u32| {
             // Warm-up batches take longer, and so does an interrupted one.
             let ns = match number {
@@ -193,33 +200,38 @@ mod tests {
         };
         let lines = |thread| (0..batches).map(move |number| line(thread, number));
         let stdout = (0..threads).flat_map(lines).collect::<String>();
-        let found = Found { events, of_call: Some(events), bytes: 8 * events, ..Found::default() };
+        let found = FoundEvents {
+            events,
+            of_call: Some(events),
+            bytes: 8 * events,
+            ..FoundEvents::default()
+        };
         let stdout = format!("Attaching 2 probes...\n{stdout}");
-        Ran { stdout, found: Some(found), ..Ran::default() }
+        TracedRun { stdout, found: Some(found), ..TracedRun::default() }
     }
 
     #[test]
     fn all_threads_calls_have_a_figure_and_two_events_each() {
         let batches = PLAN.warm_up + PLAN.batches;
         let emitted = 2 * 3 * u64::from(batches * CALLS);
-        let found = sample(&ran(3, batches, emitted), 3).expect("all are there");
+        let found = sample_of_run(&make_run(3, batches, emitted), 3).expect("all are there");
         // The mean of the threads' medians.
         assert_eq!(found.figure, 160.0);
         let account = found.account.expect("an account");
         assert!(account.is_complete() && account.recorded == emitted, "{account:?}");
         // An event that is missing and not reported as lost.
-        let less = sample(&ran(3, batches, emitted - 1), 3).expect("figures");
+        let less = sample_of_run(&make_run(3, batches, emitted - 1), 3).expect("figures");
         assert!(!less.account.expect("an account").is_complete());
         // Untraced, there is none.
-        let untraced = Ran { found: None, ..ran(1, batches, 0) };
-        assert_eq!(sample(&untraced, 1).expect("figures").account, None);
+        let untraced = TracedRun { found: None, ..make_run(1, batches, 0) };
+        assert_eq!(sample_of_run(&untraced, 1).expect("figures").account, None);
     }
 
     #[test]
     fn threads_that_have_not_made_their_calls_have_no_figure() {
         let batches = PLAN.warm_up + PLAN.batches;
-        for (ran, threads) in [(ran(2, batches, 9), 3), (ran(2, batches - 1, 9), 2)] {
-            let error = sample(&ran, threads).expect_err("too few").to_string();
+        for (ran, threads) in [(make_run(2, batches, 9), 3), (make_run(2, batches - 1, 9), 2)] {
+            let error = sample_of_run(&ran, threads).expect_err("too few").to_string();
             assert!(error.contains("calls each"), "{error}");
         }
     }
@@ -230,15 +242,15 @@ mod tests {
             unit: Unit::NsPerCall,
             x: Some(threads.into()),
             baseline,
-            ..row(tracer.name(), &case(threads), figure)
+            ..measured_row(tracer.name(), &case_name(threads), figure)
         };
-        let mut rows = suite([
+        let mut rows = suite_of_rows([
             ns(KernelTracer::Untraced, 1, 100.0, None),
             ns(KernelTracer::Untraced, 2, 110.0, None),
             ns(KernelTracer::FtraceGlobal, 1, 150.0, Some(0)),
             ns(KernelTracer::FtraceGlobal, 2, 310.0, Some(1)),
         ]);
-        complete(&mut rows);
+        add_thread_ratios(&mut rows);
         let found = rows.rows.iter().map(|row| row.extra.get(OF_ONE).copied());
         assert_eq!(found.collect::<Vec<_>>(), [None, None, None, Some(4.0)]);
     }

@@ -14,19 +14,19 @@ use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
 use crate::suites::events::Events;
-use kernel::InKernel;
+use kernel::KernelRows;
 
 /// The suite.
 pub(crate) struct Scaling {
     user: Events,
     /// Number of rows of user space; those of the kernel follow.
     of_user: usize,
-    kernel: InKernel,
+    kernel: KernelRows,
 }
 
 impl Scaling {
     pub(crate) fn new() -> Self {
-        Self { user: Events::scaling(), of_user: 0, kernel: InKernel::default() }
+        Self { user: Events::scaling(), of_user: 0, kernel: KernelRows::default() }
     }
 }
 
@@ -36,12 +36,13 @@ impl Suite for Scaling {
     }
 
     fn seconds(&self, settings: &Settings) -> f64 {
-        self.user.seconds(settings) + kernel::seconds(settings)
+        self.user.seconds(settings) + kernel::estimate_seconds(settings)
     }
 
     fn tracers(&self) -> Vec<&'static str> {
         let mut names = self.user.tracers();
-        let others: Vec<&str> = kernel::names().filter(|name| !names.contains(name)).collect();
+        let others: Vec<&str> =
+            kernel::tracer_names().filter(|name| !names.contains(name)).collect();
         names.extend(others);
         names
     }
@@ -61,11 +62,11 @@ impl Suite for Scaling {
     }
 
     fn complete(&self, rows: &mut SuiteRows) {
-        kernel::complete(rows);
+        kernel::add_thread_ratios(rows);
     }
 
     fn leave(&mut self) {
         self.user.leave();
-        self.kernel = InKernel::default();
+        self.kernel = KernelRows::default();
     }
 }

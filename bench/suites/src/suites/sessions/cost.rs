@@ -7,14 +7,14 @@ use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::stats::Spread;
 use trackway_bench_engine::suite::Sample;
 
-use super::host::{Buffers, Host, Kind, Wanted};
-use super::programs::{batches, emitted, paced};
+use super::host::{SessionBuffers, SessionHost, SessionKind, SessionProperties};
+use super::programs::{count_events, paced_command, run_batches};
 use super::{OURS, THEIRS};
 
 /// Numbers of sessions for Trackway; a window has room for 32.
-pub(super) const OF_OURS: [u32; 4] = [1, 2, 4, 32];
+pub(super) const TRACKWAY_SESSION_COUNTS: [u32; 4] = [1, 2, 4, 32];
 /// The same for LTTng's.
-pub(super) const OF_THEIRS: [u32; 3] = [1, 2, 4];
+pub(super) const LTTNG_SESSION_COUNTS: [u32; 3] = [1, 2, 4];
 /// Events of a batch that one session records. With more sessions there are fewer, so that a batch
 /// takes as long, a fraction of a millisecond, and most are not interrupted; but not too few.
 const BATCH_EVENTS: u64 = 10_000;
@@ -31,58 +31,64 @@ const PERIOD_US: u64 = 50_000;
 
 /// Keys of rows' extra figures that need several rows.
 const EACH_FURTHER: &str = "each further session, ns";
-const IN_TERMS_OF_ONE: &str = "in terms of 1 session";
+const RATIO_TO_ONE_SESSION: &str = "in terms of 1 session";
 
 /// Returns the name of the case.
-pub(super) fn case(kind: Kind, sessions: u32) -> String {
+pub(super) fn case_name(kind: SessionKind, sessions: u32) -> String {
     let plural = if sessions == 1 { "" } else { "s" };
     format!("{sessions} session{plural}, {}", kind.words())
 }
 
 /// Batches that count.
-const fn counted(settings: &Settings, kind: Kind) -> u32 {
+const fn counted_batches(settings: &Settings, kind: SessionKind) -> u32 {
     match (kind, settings.quick) {
-        (Kind::Flight, true) => 20,
-        (Kind::Flight, false) => 120,
-        (Kind::Disk, true) => 10,
-        (Kind::Disk, false) => 20,
+        (SessionKind::Flight, true) => 20,
+        (SessionKind::Flight, false) => 120,
+        (SessionKind::Disk, true) => 10,
+        (SessionKind::Disk, false) => 20,
     }
 }
 
 /// Measures an event that is off.
-pub(super) fn off(host: &dyn Host, settings: &Settings) -> Result<Sample> {
+pub(super) fn measure_disabled_event(
+    host: &dyn SessionHost,
+    settings: &Settings,
+) -> Result<Sample> {
     let mut command = host.program_off()?;
-    let all = OFF_WARM_UP + counted(settings, Kind::Flight);
+    let all = OFF_WARM_UP + counted_batches(settings, SessionKind::Flight);
     command.args(["batches", "number", "1", &all.to_string(), &OFF_EVENTS.to_string()]);
-    sample(&batches(command)?, OFF_WARM_UP)
+    sample_of_batches(&run_batches(command)?, OFF_WARM_UP)
 }
 
 /// Measures an event in several sessions: they are made, events are emitted, and each session's
 /// trace is searched for all of them.
-pub(super) fn recorded(
-    host: &dyn Host,
+pub(super) fn measure_recorded_event(
+    host: &dyn SessionHost,
     settings: &Settings,
-    kind: Kind,
+    kind: SessionKind,
     sessions: u32,
 ) -> Result<Sample> {
     let names: Vec<String> = (1..=sessions).map(|number| format!("lab-{number}")).collect();
     for name in &names {
-        host.create(name, Wanted { buffers: Buffers::Ring, ..Wanted::of(kind) })?;
+        host.create(
+            name,
+            SessionProperties { buffers: SessionBuffers::Ring, ..SessionProperties::of(kind) },
+        )?;
     }
-    let (warm_up, events) = (warm_up(kind, sessions), events(sessions));
-    let all = warm_up + counted(settings, kind);
+    let (warm_up, events) = (warm_up_batches(kind, sessions), events_per_batch(sessions));
+    let all = warm_up + counted_batches(settings, kind);
     let mut command = host.program();
     let command = match kind {
-        Kind::Flight => {
+        SessionKind::Flight => {
             command.args(["batches", "number", "1", &all.to_string(), &events.to_string()]);
             command
         }
-        Kind::Disk => paced(command, all.into(), events, PERIOD_US),
+        SessionKind::Disk => paced_command(command, all.into(), events, PERIOD_US),
     };
-    let batches = batches(command)?;
+    let batches = run_batches(command)?;
     let mut account = Account::default();
     for name in &names {
-        let of_one = host.end(name, kind, emitted(&batches))?;
+        let of_one = host.end(name, kind, count_events(&batches))?;
         if !of_one.is_complete() {
             // A surplus in one session must not make up for a loss in another.
             let message = format!("events do not add up: {}", of_one.words());
@@ -90,45 +96,47 @@ pub(super) fn recorded(
         }
         account.add(&of_one);
     }
-    Ok(Sample { account: Some(account), ..sample(&batches, warm_up)? })
+    Ok(Sample { account: Some(account), ..sample_of_batches(&batches, warm_up)? })
 }
 
-fn sample(batches: &[Batch], warm_up: u32) -> Result<Sample> {
-    let figure = workload::median_ns(batches, warm_up)?;
+fn sample_of_batches(batches: &[Batch], warm_up: u32) -> Result<Sample> {
+    let figure = workload::median_event_ns(batches, warm_up)?;
     Ok(Sample { figure, ..Sample::default() })
 }
 
 /// Events of a batch.
-fn events(sessions: u32) -> u64 {
+fn events_per_batch(sessions: u32) -> u64 {
     (BATCH_EVENTS / u64::from(sessions)).max(BATCH_EVENTS_MIN)
 }
 
 /// Returns the batches that do not count: until rings that are overwritten have come round, and the
 /// other rings have been written to.
-fn warm_up(kind: Kind, sessions: u32) -> u32 {
+fn warm_up_batches(kind: SessionKind, sessions: u32) -> u32 {
     match kind {
-        Kind::Flight => ROUND_EVENTS.div_ceil(events(sessions)) as u32,
-        Kind::Disk => DISK_WARM_UP,
+        SessionKind::Flight => ROUND_EVENTS.div_ceil(events_per_batch(sessions)) as u32,
+        SessionKind::Disk => DISK_WARM_UP,
     }
 }
 
 /// Adds the cost of a further session, and each row relative to one session in the same round.
-pub(super) fn complete(suite: &mut SuiteRows) {
-    for (tracer, kind) in [OURS, THEIRS].iter().flat_map(|one| Kind::ALL.map(|kind| (*one, kind))) {
-        let is_one = |row: &Row| row.tracer == tracer && row.case == case(kind, 1);
+pub(super) fn add_relative_costs(suite: &mut SuiteRows) {
+    for (tracer, kind) in
+        [OURS, THEIRS].iter().flat_map(|one| SessionKind::ALL.map(|kind| (*one, kind)))
+    {
+        let is_one = |row: &Row| row.tracer == tracer && row.case == case_name(kind, 1);
         let Some(one) = suite.rows.iter().find(|row| is_one(row)).cloned() else { continue };
         let mut points = Vec::new();
-        for sessions in OF_OURS {
-            let case = case(kind, sessions);
+        for sessions in TRACKWAY_SESSION_COUNTS {
+            let case = case_name(kind, sessions);
             let of_case = |row: &&mut Row| row.tracer == tracer && row.case == case;
             let Some(row) = suite.rows.iter_mut().find(of_case) else { continue };
             points.extend(row.median().map(|ns| (f64::from(sessions), ns)));
-            if let Some(times) = times(&row.samples, &one.samples).filter(|_| sessions > 1) {
-                row.extra.insert(IN_TERMS_OF_ONE.to_owned(), times);
+            if let Some(times) = median_ratio(&row.samples, &one.samples).filter(|_| sessions > 1) {
+                row.extra.insert(RATIO_TO_ONE_SESSION.to_owned(), times);
             }
         }
         if let (Some(ns), Some(one)) =
-            (slope(&points), suite.rows.iter_mut().find(|row| is_one(row)))
+            (least_squares_slope(&points), suite.rows.iter_mut().find(|row| is_one(row)))
         {
             one.extra.insert(EACH_FURTHER.to_owned(), ns);
         }
@@ -136,14 +144,14 @@ pub(super) fn complete(suite: &mut SuiteRows) {
 }
 
 /// Returns figures relative to others of the same round.
-fn times(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
+fn median_ratio(figures: &[Option<f64>], baselines: &[Option<f64>]) -> Option<f64> {
     let pairs = figures.iter().zip(baselines);
     let times: Vec<f64> = pairs.filter_map(|(one, other)| Some((*one)? / (*other)?)).collect();
     Spread::of(&times).map(|spread| spread.median)
 }
 
 /// Returns the slope of the line with the least squares of distances; `None` if there is not one.
-fn slope(points: &[(f64, f64)]) -> Option<f64> {
+fn least_squares_slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;
     let (x, y) = (mean(|point| point.0), mean(|point| point.1));
@@ -154,39 +162,49 @@ fn slope(points: &[(f64, f64)]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use trackway_bench_engine::results::fixtures::{row, suite};
+    use trackway_bench_engine::results::fixtures::{measured_row, suite_of_rows};
 
     use super::*;
 
     #[test]
     fn the_slope_is_that_of_the_line() {
-        assert_eq!(slope(&[(1.0, 25.0), (2.0, 45.0), (4.0, 85.0), (32.0, 645.0)]), Some(20.0));
-        assert_eq!(slope(&[(1.0, 3.0), (2.0, 4.0), (3.0, 3.0), (4.0, 6.0)]), Some(0.8));
-        assert_eq!(slope(&[(1.0, 25.0)]), None);
-        assert_eq!(slope(&[]), None);
+        assert_eq!(
+            least_squares_slope(&[(1.0, 25.0), (2.0, 45.0), (4.0, 85.0), (32.0, 645.0)]),
+            Some(20.0)
+        );
+        assert_eq!(
+            least_squares_slope(&[(1.0, 3.0), (2.0, 4.0), (3.0, 3.0), (4.0, 6.0)]),
+            Some(0.8)
+        );
+        assert_eq!(least_squares_slope(&[(1.0, 25.0)]), None);
+        assert_eq!(least_squares_slope(&[]), None);
     }
 
     #[test]
     fn rings_come_round_before_batches_count() {
-        assert_eq!((events(1), warm_up(Kind::Flight, 1)), (10_000, 20));
-        assert_eq!((events(32), warm_up(Kind::Flight, 32)), (1000, 200));
-        assert_eq!(warm_up(Kind::Disk, 32), 10);
+        assert_eq!((events_per_batch(1), warm_up_batches(SessionKind::Flight, 1)), (10_000, 20));
+        assert_eq!((events_per_batch(32), warm_up_batches(SessionKind::Flight, 32)), (1000, 200));
+        assert_eq!(warm_up_batches(SessionKind::Disk, 32), 10);
     }
 
     #[test]
     fn further_sessions_are_told_in_terms_of_one_of_the_same_round() {
         let of = |sessions, samples: &[Option<f64>]| Row {
             samples: samples.to_vec(),
-            ..row(OURS, &case(Kind::Flight, sessions), 20.0 * f64::from(sessions))
+            ..measured_row(
+                OURS,
+                &case_name(SessionKind::Flight, sessions),
+                20.0 * f64::from(sessions),
+            )
         };
-        let mut rows = suite([
+        let mut rows = suite_of_rows([
             of(1, &[Some(10.0), Some(20.0), None]),
             of(2, &[Some(30.0), Some(60.0), Some(500.0)]),
             of(4, &[None, None, Some(1.0)]),
         ]);
-        complete(&mut rows);
+        add_relative_costs(&mut rows);
         assert!((rows.rows[0].extra[EACH_FURTHER] - 20.0).abs() < 1e-9);
-        assert_eq!(rows.rows[1].extra, [(IN_TERMS_OF_ONE.to_owned(), 3.0)].into());
+        assert_eq!(rows.rows[1].extra, [(RATIO_TO_ONE_SESSION.to_owned(), 3.0)].into());
         assert!(rows.rows[2].extra.is_empty());
     }
 }

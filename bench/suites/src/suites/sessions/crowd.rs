@@ -6,12 +6,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::Running;
+use trackway_bench_engine::host::child::RunningProgram;
 use trackway_bench_engine::host::workload;
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::suite::Sample;
 
-use super::host::{Host as _, Kind, SESSION, Wanted};
+use super::host::{SESSION, SessionHost as _, SessionKind, SessionProperties};
 use super::trackway::TrackwaySessions;
 use super::usage::{self, KIB};
 use crate::trace_check;
@@ -26,7 +26,7 @@ const ALIVE_MAX: u64 = 16;
 const SECONDS: u64 = 5;
 const WARM_UP_S: u64 = 1;
 /// Time in which the recorder has visited everything once.
-const REST: Duration = Duration::from_secs(1);
+const SETTLE_TIME: Duration = Duration::from_secs(1);
 /// Time that a run may take in addition, in seconds.
 const SPARE_S: u64 = 60;
 
@@ -38,14 +38,14 @@ pub(super) const LEFT_KIB: &str = "greatest KiB left";
 
 /// The origin of short-lived processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Starts {
+pub(super) enum ProcessOrigin {
     /// Programs that are started.
     Programs,
     /// Children of one program.
     Children,
 }
 
-impl Starts {
+impl ProcessOrigin {
     pub(super) const ALL: [Self; 2] = [Self::Programs, Self::Children];
 
     /// Returns the kind of the processes in words.
@@ -74,17 +74,23 @@ struct Leftovers {
 }
 
 /// Starts processes for some seconds: KiB of the window and the recorder's own afterwards.
-pub(super) fn measure(sessions: &TrackwaySessions<'_>, starts: Starts) -> Result<Sample> {
-    sessions.create(SESSION, Wanted::of(Kind::Disk))?;
-    let warm_up = launch(sessions, starts, WARM_UP_S)?;
-    let before = leftovers(sessions)?;
+pub(super) fn measure_short_lived_processes(
+    sessions: &TrackwaySessions<'_>,
+    starts: ProcessOrigin,
+) -> Result<Sample> {
+    sessions.create(SESSION, SessionProperties::of(SessionKind::Disk))?;
+    let warm_up = launch_processes(sessions, starts, WARM_UP_S)?;
+    let before = measure_leftovers(sessions)?;
     // Their numbers begin again.
-    let launched = launch(sessions, starts, SECONDS)?;
-    let after = leftovers(sessions)?;
+    let launched = launch_processes(sessions, starts, SECONDS)?;
+    let after = measure_leftovers(sessions)?;
     let processes = warm_up.processes + launched.processes;
     let counted = sessions.status(SESSION)?.counts.processes;
-    let account = sessions.end(SESSION, Kind::Disk, processes * EVENTS)?;
-    let missing = missing(&trace_check::numbers(&sessions.trace(SESSION))?, &[&warm_up, &launched]);
+    let account = sessions.end(SESSION, SessionKind::Disk, processes * EVENTS)?;
+    let missing = count_wrong_events(
+        &trace_check::read_event_numbers(&sessions.trace(SESSION))?,
+        &[&warm_up, &launched],
+    );
     // A number that occurs twice does not make up for a missing one.
     let recorded = account.recorded.saturating_sub(missing);
     let extra = vec![
@@ -102,15 +108,20 @@ pub(super) fn measure(sessions: &TrackwaySessions<'_>, starts: Starts) -> Result
     })
 }
 
-fn launch(sessions: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Result<Launched> {
+fn launch_processes(
+    sessions: &TrackwaySessions<'_>,
+    starts: ProcessOrigin,
+    seconds: u64,
+) -> Result<Launched> {
     let mut command: Command = match starts {
-        Starts::Programs => sessions.launcher_of_programs(),
-        Starts::Children => sessions.launcher_of_children(),
+        ProcessOrigin::Programs => sessions.launcher_of_programs(),
+        ProcessOrigin::Children => sessions.launcher_of_children(),
     };
     command.args([RATE, seconds, EVENTS, ALIVE_MAX].map(|number| number.to_string()));
-    let running = Running::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;
+    let running =
+        RunningProgram::start_for(&mut command, "short-lived processes", seconds + SPARE_S)?;
     let said = running.finish()?.stdout;
-    let [processes, failed, ns] = workload::numbers(said.trim_end(), "crowd")?;
+    let [processes, failed, ns] = workload::parse_numbers(said.trim_end(), "crowd")?;
     match failed {
         0 => Ok(Launched { processes, ns }),
         _ => Err(Error::output("short-lived processes", format_args!("{failed} have failed"))),
@@ -118,7 +129,7 @@ fn launch(sessions: &TrackwaySessions<'_>, starts: Starts, seconds: u64) -> Resu
 }
 
 /// Returns the number of the processes' events whose count in the trace is wrong.
-fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
+fn count_wrong_events(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
     let most = runs.iter().map(|run| run.processes * EVENTS).max().unwrap_or_default();
     let mut owed = vec![0_i64; most as usize];
     for run in runs {
@@ -135,12 +146,12 @@ fn missing(found: &[(u64, u64)], runs: &[&Launched]) -> u64 {
 }
 
 /// Counts the resources while nothing runs.
-fn leftovers(sessions: &TrackwaySessions<'_>) -> Result<Leftovers> {
-    std::thread::sleep(REST);
+fn measure_leftovers(sessions: &TrackwaySessions<'_>) -> Result<Leftovers> {
+    std::thread::sleep(SETTLE_TIME);
     let pid = sessions.status(SESSION)?.pid;
     Ok(Leftovers {
-        bytes: sessions.shared_bytes()? + usage::resident(&[pid])?.own_bytes,
-        descriptors: usage::descriptors(pid)?,
+        bytes: sessions.shared_bytes()? + usage::resident_memory(&[pid])?.own_bytes,
+        descriptors: usage::count_descriptors(pid)?,
         places: sessions.listed_processes()?,
     })
 }
@@ -154,9 +165,9 @@ mod tests {
         let run = |processes| Launched { processes, ns: 1 };
         let (first, second) = (run(1), run(2));
         let all: Vec<(u64, u64)> = (0..5).chain(0..10).map(|number| (0, number)).collect();
-        assert_eq!(missing(&all, &[&first, &second]), 0);
-        assert_eq!(missing(&all[1..], &[&first, &second]), 1);
+        assert_eq!(count_wrong_events(&all, &[&first, &second]), 0);
+        assert_eq!(count_wrong_events(&all[1..], &[&first, &second]), 1);
         let doubled: Vec<(u64, u64)> = all.iter().copied().chain([(0, 7), (0, 99)]).collect();
-        assert_eq!(missing(&doubled, &[&first, &second]), 2);
+        assert_eq!(count_wrong_events(&doubled, &[&first, &second]), 2);
     }
 }

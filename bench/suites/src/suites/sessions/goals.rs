@@ -1,11 +1,11 @@
 //! Goals for sessions.
 
-use trackway_bench_engine::ratios::at_most;
-use trackway_bench_engine::ratios::{ByRound, Form, most};
+use trackway_bench_engine::ratios::counted_bar_at_most;
+use trackway_bench_engine::ratios::{FigureFormat, FiguresByRound, bar_at_most};
 use trackway_bench_engine::results::{Bar, Row, SuiteRows};
 
-use super::crowd::{DESCRIPTORS, LEFT_KIB, NOT_COUNTED, PLACES, Starts};
-use super::host::Kind;
+use super::crowd::{DESCRIPTORS, LEFT_KIB, NOT_COUNTED, PLACES, ProcessOrigin};
+use super::host::SessionKind;
 use super::{OURS, THEIRS, Work, cost, live};
 
 /// Memory that may be left after some thousand short-lived processes, in KiB: allocators grow now
@@ -15,28 +15,33 @@ const LEFT_MOST_KIB: f64 = 256.0;
 const LIVE_MS: f64 = 100.0;
 
 /// Returns the bars.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let of = |tracer: &str, case: &str| ByRound::of(suite.row(tracer, case));
+pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
+    let of = |tracer: &str, case: &str| FiguresByRound::of(suite.row(tracer, case));
     let less = |what: String, case: &str| {
-        most(&what, of(OURS, case).over(&of(THEIRS, case)).estimate(), 1.0, Form::PART)
+        bar_at_most(
+            &what,
+            of(OURS, case).over(&of(THEIRS, case)).estimate(),
+            1.0,
+            FigureFormat::PART,
+        )
     };
     let mut bars: Vec<Bar> = [1, 2, 4]
         .map(|sessions| {
             let plural = if sessions == 1 { "" } else { "s" };
             let what = format!("{sessions} session{plural}: an event costs less than LTTng's");
-            less(what, &cost::case(Kind::Flight, sessions))
+            less(what, &cost::case_name(SessionKind::Flight, sessions))
         })
         .into();
     let what = "event on: the first event is there sooner than LTTng's".to_owned();
     bars.push(less(what, &Work::Switch.case()));
     let followed = suite.row(OURS, &Work::Live.case());
-    bars.push(at_most(
+    bars.push(counted_bar_at_most(
         "followed: every event is shown, in order, within 100 ms",
         followed.and_then(live_ms),
         LIVE_MS,
         |ms| format!("{ms:.1} ms at worst"),
     ));
-    bars.extend(crowd_bars(suite));
+    bars.extend(judge_short_lived_processes(suite));
     bars
 }
 
@@ -49,10 +54,10 @@ fn live_ms(row: &Row) -> Option<f64> {
 }
 
 /// Judges the leftovers of short-lived processes, for each way in which they begin.
-fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
+fn judge_short_lived_processes(suite: &SuiteRows) -> [Bar; 3] {
     // A failed row gives no figure, even if some of its rounds were good.
-    let row = |starts: Starts| suite.row(OURS, &Work::Crowd(starts).case());
-    let rows = Starts::ALL.map(|starts| row(starts).filter(|row| row.spread.is_some()));
+    let row = |starts: ProcessOrigin| suite.row(OURS, &Work::Crowd(starts).case());
+    let rows = ProcessOrigin::ALL.map(|starts| row(starts).filter(|row| row.spread.is_some()));
     // The sum of both, if both were measured.
     let sum = |of: &dyn Fn(&Row) -> Option<f64>| rows.iter().map(|row| of((*row)?)).sum();
     let extra = |name: &'static str| move |row: &Row| row.extra.get(name).copied();
@@ -65,16 +70,16 @@ fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
     let left = descriptors.zip(kib);
     let worst = left.map(|(descriptors, kib)| if descriptors > 0.0 { f64::INFINITY } else { kib });
     [
-        at_most("short-lived processes: no event is missing", lost, 0.0, |lost| {
+        counted_bar_at_most("short-lived processes: no event is missing", lost, 0.0, |lost| {
             format!("{lost:.0} of {:.0}", of_events.unwrap_or_default())
         }),
-        at_most(
+        counted_bar_at_most(
             "short-lived processes: each is counted, none keeps its place",
             wrong,
             0.0,
             |one| format!("{one:.0} at worst"),
         ),
-        at_most(
+        counted_bar_at_most(
             "short-lived processes: no descriptor, at most 256 KiB is left",
             worst,
             LEFT_MOST_KIB,
@@ -86,34 +91,39 @@ fn crowd_bars(suite: &SuiteRows) -> [Bar; 3] {
 #[cfg(test)]
 mod tests {
     use trackway_bench_engine::results::Verdict;
-    use trackway_bench_engine::results::fixtures::{row, steady, suite};
+    use trackway_bench_engine::results::fixtures::{measured_row, steady_row, suite_of_rows};
     use trackway_bench_engine::stats::Tail;
 
     use super::*;
 
     #[test]
     fn bars_follow_the_figures() {
-        let pair =
-            |case: &str, ours, theirs| [steady(OURS, case, ours), steady(THEIRS, case, theirs)];
-        let crowd = |starts: Starts, kib| Row {
+        let pair = |case: &str, ours, theirs| {
+            [steady_row(OURS, case, ours), steady_row(THEIRS, case, theirs)]
+        };
+        let crowd = |starts: ProcessOrigin, kib| Row {
             emitted: Some(1000),
             lost: Some(0),
             extra: [(NOT_COUNTED, 0.0), (PLACES, 0.0), (DESCRIPTORS, 0.0), (LEFT_KIB, kib)]
                 .map(|(name, figure)| (name.to_owned(), figure))
                 .into(),
-            ..row(OURS, &Work::Crowd(starts).case(), 4000.0)
+            ..measured_row(OURS, &Work::Crowd(starts).case(), 4000.0)
         };
         let followed = Row {
             tail: Tail::of(&[(10_000.0, 5), (20_000.0, 1)]),
             extra: [(live::OUT_OF_ORDER.to_owned(), 0.0)].into(),
-            ..row(OURS, &Work::Live.case(), 10_000.0)
+            ..measured_row(OURS, &Work::Live.case(), 10_000.0)
         };
-        let mut rows = vec![followed, crowd(Starts::Programs, 4.0), crowd(Starts::Children, 40.0)];
-        rows.extend(pair(&cost::case(Kind::Flight, 1), 20.0, 100.0));
+        let mut rows = vec![
+            followed,
+            crowd(ProcessOrigin::Programs, 4.0),
+            crowd(ProcessOrigin::Children, 40.0),
+        ];
+        rows.extend(pair(&cost::case_name(SessionKind::Flight, 1), 20.0, 100.0));
         rows.extend(pair(&Work::Switch.case(), 4.0, 2.0));
-        let mut found = suite(rows);
+        let mut found = suite_of_rows(rows);
         let told = |suite: &SuiteRows| -> Vec<(String, Verdict)> {
-            bars(suite).into_iter().map(|bar| (bar.measured, bar.verdict)).collect()
+            judge_goals(suite).into_iter().map(|bar| (bar.measured, bar.verdict)).collect()
         };
         let expected = [
             ("0.20 of it (0.20 to 0.20)", Verdict::Holds),

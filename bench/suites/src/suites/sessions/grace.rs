@@ -9,10 +9,10 @@ use trackway_bench_engine::results::Account;
 use trackway_bench_engine::suite::Sample;
 use trackway_sys::thread::CpuSet;
 
-use super::host::{Host, Kind, SESSION, Wanted};
+use super::host::{SESSION, SessionHost, SessionKind, SessionProperties};
 use super::programs::while_emitting;
 use super::trackway::TrackwaySessions;
-use super::{TURNS, median, of_turns};
+use super::{TURNS, median_of, sample_of_turns};
 use crate::trace_check;
 
 /// Time to wait before a stopped session counts as silent: some bursts.
@@ -20,12 +20,12 @@ const SILENCE: Duration = Duration::from_millis(5);
 
 /// Measures a session's stops; after each, checks that nothing more is recorded, if the session
 /// reports its count.
-pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
-    let created_us = timed_us(|| host.create(SESSION, Wanted::of(Kind::Disk)))?;
+pub(super) fn measure_stops(host: &dyn SessionHost) -> Result<Sample> {
+    let created_us = measure_us(|| host.create(SESSION, SessionProperties::of(SessionKind::Disk)))?;
     let (mut stop_us, mut start_us) = (Vec::new(), Vec::new());
     while_emitting(host, || {
         for _ in 0..TURNS {
-            stop_us.push(timed_us(|| host.stop(SESSION))?);
+            stop_us.push(measure_us(|| host.stop(SESSION))?);
             let stopped = host.recorded()?;
             std::thread::sleep(SILENCE);
             let later = host.recorded()?;
@@ -33,50 +33,53 @@ pub(super) fn stops(host: &dyn Host) -> Result<Sample> {
                 let what = format!("{later:?} some time after it was stopped with {stopped:?}");
                 return Err(Error::output(SESSION, what));
             }
-            start_us.push(timed_us(|| host.start())?);
+            start_us.push(measure_us(|| host.start())?);
         }
         Ok(())
     })?;
     host.stop(SESSION)?;
     // Events emitted while it was stopped belong to no session. But the events that it reports as
     // recorded must be in its trace.
-    let events = trace_check::count(&host.trace(SESSION))?.unwrap_or_default().events;
-    let account = host.end(SESSION, Kind::Disk, events)?;
+    let events = trace_check::count_trace(&host.trace(SESSION))?.unwrap_or_default().events;
+    let account = host.end(SESSION, SessionKind::Disk, events)?;
     let account = Account { emitted: account.recorded + account.lost, ..account };
-    let extra = vec![("made, µs", created_us), ("started again, µs", median(&start_us)?)];
-    Ok(Sample { account: Some(account), extra, ..of_turns(&stop_us)? })
+    let extra = vec![("made, µs", created_us), ("started again, µs", median_of(&start_us)?)];
+    Ok(Sample { account: Some(account), extra, ..sample_of_turns(&stop_us)? })
 }
 
 /// Measures changes of the channel's context, which replace its buffers: no event is lost or
 /// doubled.
-pub(super) fn replacements(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
-    during_session(sessions, || {
+pub(super) fn measure_buffer_replacements(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    measure_during_session(sessions, || {
         let contexts = ["vtid", "none"].into_iter().cycle().take(TURNS as usize);
-        contexts.map(|context| timed_us(|| sessions.set_context(context))).collect()
+        contexts.map(|context| measure_us(|| sessions.set_context(context))).collect()
     })
 }
 
 /// Measures the recorder's method to end all earlier sequences: it runs on every CPU once, here in
 /// the bench's process.
-pub(super) fn visits(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
-    during_session(sessions, || (0..TURNS).map(|_| visit_us()).collect())
+pub(super) fn measure_cpu_visits(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    measure_during_session(sessions, || (0..TURNS).map(|_| measure_cpu_visit_us()).collect())
 }
 
 /// Measures an action, in µs, while a session records every event of a program.
-fn during_session(host: &dyn Host, something: impl FnOnce() -> Result<Vec<f64>>) -> Result<Sample> {
-    host.create(SESSION, Wanted::of(Kind::Disk))?;
+fn measure_during_session(
+    host: &dyn SessionHost,
+    something: impl FnOnce() -> Result<Vec<f64>>,
+) -> Result<Sample> {
+    host.create(SESSION, SessionProperties::of(SessionKind::Disk))?;
     let (us, emitted) = while_emitting(host, something)?;
-    let account = host.end(SESSION, Kind::Disk, emitted)?;
-    Ok(Sample { account: Some(account), ..of_turns(&us)? })
+    let account = host.end(SESSION, SessionKind::Disk, emitted)?;
+    Ok(Sample { account: Some(account), ..sample_of_turns(&us)? })
 }
 
-fn visit_us() -> Result<f64> {
+fn measure_cpu_visit_us() -> Result<f64> {
     let fail = |errno: trackway_sys::Errno| {
         Error::io("cannot move to another CPU")(std::io::Error::from_raw_os_error(errno.0))
     };
     let cpus = allowed_cpus()?;
     let before = CpuSet::current().map_err(fail)?;
-    let us = timed_us(|| {
+    let us = measure_us(|| {
         for &cpu in &cpus {
             CpuSet::only(cpu as u32).apply().map_err(fail)?;
         }
@@ -87,7 +90,7 @@ fn visit_us() -> Result<f64> {
     us
 }
 
-fn timed_us<T>(act: impl FnOnce() -> Result<T>) -> Result<f64> {
+fn measure_us<T>(act: impl FnOnce() -> Result<T>) -> Result<f64> {
     let begin = Instant::now();
     act()?;
     Ok(begin.elapsed().as_secs_f64() * 1e6)

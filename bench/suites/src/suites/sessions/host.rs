@@ -11,14 +11,14 @@ pub(super) const SESSION: &str = "lab";
 
 /// Kinds of sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum SessionKind {
     /// A flight recorder; LTTng's snapshot session.
     Flight,
     /// Into a folder; events that find no space are discarded.
     Disk,
 }
 
-impl Kind {
+impl SessionKind {
     /// Both.
     pub(super) const ALL: [Self; 2] = [Self::Flight, Self::Disk];
 
@@ -33,7 +33,7 @@ impl Kind {
 
 /// Buffers of a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Buffers {
+pub(super) enum SessionBuffers {
     /// [`crate::tracers::RING_BYTES`] for each CPU.
     Ring,
     /// The default of a new session.
@@ -42,28 +42,28 @@ pub(super) enum Buffers {
 
 /// The properties of a new session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct SessionProperties {
     /// The kind of the session.
-    pub(super) kind: Kind,
+    pub(super) kind: SessionKind,
     /// The size of its buffers.
-    pub(super) buffers: Buffers,
+    pub(super) buffers: SessionBuffers,
     /// True if `lab:number` is on from the beginning.
     pub(super) is_on: bool,
     /// Number of possible CPUs of the simulated machine; `None`: of this machine.
     pub(super) possible_cpus: Option<u32>,
 }
 
-impl Wanted {
+impl SessionProperties {
     /// Makes the request for a recording session with default buffers.
-    pub(super) const fn of(kind: Kind) -> Self {
-        Self { kind, buffers: Buffers::Default, is_on: true, possible_cpus: None }
+    pub(super) const fn of(kind: SessionKind) -> Self {
+        Self { kind, buffers: SessionBuffers::Default, is_on: true, possible_cpus: None }
     }
 }
 
 /// An owner of sessions: Trackway or LTTng.
-pub(super) trait Host {
+pub(super) trait SessionHost {
     /// Makes a session, and starts it.
-    fn create(&self, session: &str, wanted: Wanted) -> Result<()>;
+    fn create(&self, session: &str, wanted: SessionProperties) -> Result<()>;
 
     /// Switches `lab:number` on in [`SESSION`].
     fn event_on(&self) -> Result<()>;
@@ -82,7 +82,7 @@ pub(super) trait Host {
 
     /// Ends a session; returns the account of its events, by its trace, which stays until the next
     /// session of that name.
-    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account>;
+    fn end(&self, session: &str, kind: SessionKind, emitted: u64) -> Result<Account>;
 
     /// Returns the folder of a session's trace.
     fn trace(&self, session: &str) -> PathBuf;
@@ -104,6 +104,6 @@ pub(super) trait Host {
 }
 
 /// Returns a path as an argument.
-pub(super) fn text(path: &Path) -> String {
+pub(super) fn path_argument(path: &Path) -> String {
     path.display().to_string()
 }

@@ -4,12 +4,12 @@ use std::process::Command;
 use std::time::Duration;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::host::child::{self, RunningProgram};
 use trackway_bench_engine::suite::Sample;
 use trackway_sys::clock::monotonic_ns;
 
-use super::host::{Host as _, Kind, SESSION, Wanted};
-use super::of_turns;
+use super::host::{SESSION, SessionHost as _, SessionKind, SessionProperties};
+use super::sample_of_turns;
 use super::trackway::TrackwaySessions;
 
 /// Key of the extra figure for lines whose event is older than that of the line before.
@@ -26,7 +26,7 @@ const LIMIT_S: u64 = 120;
 
 /// A line of the follower.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Line {
+struct FollowedLine {
     /// When the event happened, in CLOCK_MONOTONIC ns.
     event_ns: u64,
     /// When its line was there.
@@ -34,73 +34,73 @@ struct Line {
 }
 
 /// Follows a session while programs emit.
-pub(super) fn measure(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
-    sessions.create(SESSION, Wanted::of(Kind::Disk))?;
+pub(super) fn measure_follow_latency(sessions: &TrackwaySessions<'_>) -> Result<Sample> {
+    sessions.create(SESSION, SessionProperties::of(SessionKind::Disk))?;
     let mut command = sessions.command();
     command.args(["print", "--follow", SESSION, "--clock-cycles", "--no-delta"]);
-    let mut follower = Running::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
+    let mut follower = RunningProgram::start_for(&mut command, "trackway print --follow", LIMIT_S)?;
     // The time before the follower is ready is not part of its delay.
-    let first = few(sessions, 0).and_then(|()| next(&mut follower));
+    let first = run_emitting_program(sessions, 0).and_then(|()| read_line(&mut follower));
     let lines = std::thread::scope(|scope| {
-        let emitting = scope.spawn(|| emit(sessions));
-        let lines = first.and_then(|_| all(&mut follower));
+        let emitting = scope.spawn(|| run_emitting_programs(sessions));
+        let lines = first.and_then(|_| read_remaining_lines(&mut follower));
         if lines.is_err() {
             follower.terminate();
         }
         let emitted = emitting.join().unwrap_or_else(|_| Err(Error::output("workload", "gone")));
         emitted.and(lines)
     });
-    let ended = sessions.end(SESSION, Kind::Disk, EVENTS * (PROGRAMS + 1));
+    let ended = sessions.end(SESSION, SessionKind::Disk, EVENTS * (PROGRAMS + 1));
     if ended.is_err() {
         follower.terminate();
     }
     let finished = follower.finish();
     let (lines, account) = (lines?, ended?);
     finished?;
-    let us = |line: &Line| line.seen_ns.saturating_sub(line.event_ns) as f64 / 1e3;
+    let us = |line: &FollowedLine| line.seen_ns.saturating_sub(line.event_ns) as f64 / 1e3;
     let delays: Vec<f64> = lines.iter().map(us).collect();
-    let extra = vec![(OUT_OF_ORDER, out_of_order(&lines) as f64)];
-    Ok(Sample { account: Some(account), extra, ..of_turns(&delays)? })
+    let extra = vec![(OUT_OF_ORDER, count_out_of_order(&lines) as f64)];
+    Ok(Sample { account: Some(account), extra, ..sample_of_turns(&delays)? })
 }
 
-fn emit(sessions: &TrackwaySessions<'_>) -> Result<()> {
+fn run_emitting_programs(sessions: &TrackwaySessions<'_>) -> Result<()> {
     for program in 1..=PROGRAMS {
         std::thread::sleep(PAUSE);
-        few(sessions, program)?;
+        run_emitting_program(sessions, program)?;
     }
     Ok(())
 }
 
 /// Runs a program that emits a few events and ends.
-fn few(sessions: &TrackwaySessions<'_>, program: u64) -> Result<()> {
+fn run_emitting_program(sessions: &TrackwaySessions<'_>, program: u64) -> Result<()> {
     let mut command: Command = sessions.program();
     command.args(["few", &(program * EVENTS).to_string(), &EVENTS.to_string()]);
     child::run(&mut command, "a program that emits").map(|_| ())
 }
 
 /// Reads the lines of all programs but the first, one of which was read before.
-fn all(follower: &mut Running) -> Result<Vec<Line>> {
+fn read_remaining_lines(follower: &mut RunningProgram) -> Result<Vec<FollowedLine>> {
     for _ in 1..EVENTS {
-        next(follower)?;
+        read_line(follower)?;
     }
-    (0..PROGRAMS * EVENTS).map(|_| next(follower)).collect()
+    (0..PROGRAMS * EVENTS).map(|_| read_line(follower)).collect()
 }
 
-fn next(follower: &mut Running) -> Result<Line> {
+fn read_line(follower: &mut RunningProgram) -> Result<FollowedLine> {
     let line = follower.line()?;
     let seen_ns = monotonic_ns();
-    let event_ns = event_ns(&line)
+    let event_ns = parse_event_ns(&line)
         .ok_or_else(|| Error::output("trackway print", format_args!("'{line}' is no event")))?;
-    Ok(Line { event_ns, seen_ns })
+    Ok(FollowedLine { event_ns, seen_ns })
 }
 
 /// Parses the time at a line's beginning: `[00000000819576267967] …`.
-fn event_ns(line: &str) -> Option<u64> {
+fn parse_event_ns(line: &str) -> Option<u64> {
     line.strip_prefix('[')?.split_once(']')?.0.parse().ok()
 }
 
 /// Returns the number of lines whose event is older than that of the line before.
-fn out_of_order(lines: &[Line]) -> u64 {
+fn count_out_of_order(lines: &[FollowedLine]) -> u64 {
     lines.windows(2).filter(|pair| pair[1].event_ns < pair[0].event_ns).count() as u64
 }
 
@@ -111,10 +111,10 @@ mod tests {
     #[test]
     fn times_are_read_and_compared() {
         let line = "[00000000819576267967] vm lab:number: { cpu_id = 0 }, { value = 3 }";
-        assert_eq!(event_ns(line), Some(819_576_267_967));
-        assert_eq!(event_ns(""), None);
-        assert_eq!(event_ns("[x] vm"), None);
-        let at = |event_ns| Line { event_ns, seen_ns: 9 };
-        assert_eq!(out_of_order(&[at(1), at(3), at(2), at(2), at(4)]), 1);
+        assert_eq!(parse_event_ns(line), Some(819_576_267_967));
+        assert_eq!(parse_event_ns(""), None);
+        assert_eq!(parse_event_ns("[x] vm"), None);
+        let at = |event_ns| FollowedLine { event_ns, seen_ns: 9 };
+        assert_eq!(count_out_of_order(&[at(1), at(3), at(2), at(2), at(4)]), 1);
     }
 }

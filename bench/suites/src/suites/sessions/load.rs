@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::suite::Sample;
 
-use super::host::{Host, Kind, SESSION, Wanted};
+use super::host::{SESSION, SessionHost, SessionKind, SessionProperties};
 use super::programs::{self, BURSTS_PER_SECOND};
 use super::usage;
 
@@ -15,8 +15,8 @@ const SECOND_MS: u64 = 1000;
 const SPARE_MS: u64 = 200;
 
 /// Measures the part of one CPU, in percent, that a session's recorders take while a program emits.
-pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
-    host.create(SESSION, Wanted::of(kind))?;
+pub(super) fn measure_recorder_load(host: &dyn SessionHost, kind: SessionKind) -> Result<Sample> {
+    host.create(SESSION, SessionProperties::of(kind))?;
     let recorders = host.recorders()?;
     let idle = programs::while_sleeping(host, SECOND_MS + SPARE_MS, || {
         let before = Moment::now(&recorders)?;
@@ -24,9 +24,9 @@ pub(super) fn measure(host: &dyn Host, kind: Kind) -> Result<Sample> {
         before.until_now(&recorders)
     })?;
     let before = Moment::now(&recorders)?;
-    let batches = programs::batches(programs::million(host, BURSTS_PER_SECOND))?;
+    let batches = programs::run_batches(programs::million_events_command(host, BURSTS_PER_SECOND))?;
     let busy = before.until_now(&recorders)?;
-    let emitted = programs::emitted(&batches);
+    let emitted = programs::count_events(&batches);
     let account = host.end(SESSION, kind, emitted)?;
     let extra = vec![
         ("while nothing happens, %", idle.percent),
@@ -42,7 +42,7 @@ struct Moment {
 }
 
 /// The difference between two moments.
-struct Since {
+struct CpuUsage {
     seconds: f64,
     /// Percent of one CPU.
     percent: f64,
@@ -53,10 +53,10 @@ impl Moment {
         Ok(Self { at: Instant::now(), cpu_ns: usage::cpu_ns(pids)? })
     }
 
-    fn until_now(&self, pids: &[u32]) -> Result<Since> {
+    fn until_now(&self, pids: &[u32]) -> Result<CpuUsage> {
         let now = Self::now(pids)?;
         let seconds = (now.at - self.at).as_secs_f64();
         let cpu_seconds = now.cpu_ns.saturating_sub(self.cpu_ns) as f64 / 1e9;
-        Ok(Since { seconds, percent: cpu_seconds / seconds * 100.0 })
+        Ok(CpuUsage { seconds, percent: cpu_seconds / seconds * 100.0 })
     }
 }

@@ -7,12 +7,14 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workspace::Workspace;
 use trackway_bench_engine::results::Account;
 
-use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
-use crate::trace_check::{self, Size};
+use super::host::{
+    SESSION, SessionBuffers, SessionHost, SessionKind, SessionProperties, path_argument,
+};
+use crate::trace_check::{self, EventSizeKind};
 use crate::tracers::RING_BYTES;
 use crate::tracers::daemon::Daemon;
 use crate::tracers::lttng::shared_bytes;
-use crate::tracers::ust_session::{self, SUB_BUFFERS, UstSession, rings};
+use crate::tracers::ust_session::{self, SUB_BUFFERS, UstSession, ring_options};
 
 /// The workload.
 const PROGRAM: &str = "sessions-lttng";
@@ -29,7 +31,7 @@ pub(super) struct LttngSessions<'a> {
 impl<'a> LttngSessions<'a> {
     /// Compiles the workload, and starts the daemon.
     pub(super) fn set_up(workspace: &Workspace) -> Result<Daemon> {
-        let provider = text(&workspace.path("lttng-provider.c"));
+        let provider = path_argument(&workspace.path("lttng-provider.c"));
         workspace.compile(PROGRAM, &[&provider, "-llttng-ust", "-ldl"])?;
         Daemon::start(workspace)
     }
@@ -40,16 +42,16 @@ impl<'a> LttngSessions<'a> {
     }
 }
 
-impl Host for LttngSessions<'_> {
-    fn create(&self, session: &str, wanted: Wanted) -> Result<()> {
+impl SessionHost for LttngSessions<'_> {
+    fn create(&self, session: &str, wanted: SessionProperties) -> Result<()> {
         let folder = self.trace(session);
         // One may be left from the round before.
         let _ = std::fs::remove_dir_all(&folder);
-        let rings = rings(RING_BYTES, SUB_BUFFERS);
+        let rings = ring_options(RING_BYTES, SUB_BUFFERS);
         let session = UstSession {
             name: session,
-            is_snapshot: wanted.kind == Kind::Flight,
-            channel: if wanted.buffers == Buffers::Ring { &rings } else { &[] },
+            is_snapshot: wanted.kind == SessionKind::Flight,
+            channel: if wanted.buffers == SessionBuffers::Ring { &rings } else { &[] },
             rules: if wanted.is_on { &[EVENT] } else { &[] },
             filter: None,
             contexts: &[],
@@ -58,11 +60,11 @@ impl Host for LttngSessions<'_> {
     }
 
     fn event_on(&self) -> Result<()> {
-        ust_session::events(self.daemon, "enable-event", SESSION, EVENT, None)
+        ust_session::run_event_command(self.daemon, "enable-event", SESSION, EVENT, None)
     }
 
     fn event_off(&self) -> Result<()> {
-        ust_session::events(self.daemon, "disable-event", SESSION, EVENT, None)
+        ust_session::run_event_command(self.daemon, "disable-event", SESSION, EVENT, None)
     }
 
     fn stop(&self, session: &str) -> Result<()> {
@@ -77,13 +79,15 @@ impl Host for LttngSessions<'_> {
         Ok(None)
     }
 
-    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
-        ust_session::end(self.daemon, session, kind == Kind::Flight)?;
+    fn end(&self, session: &str, kind: SessionKind, emitted: u64) -> Result<Account> {
+        ust_session::end_session(self.daemon, session, kind == SessionKind::Flight)?;
         let trace = self.trace(session);
         match kind {
-            Kind::Flight => trace_check::overwritten(&trace, &[emitted], Size::Same),
+            SessionKind::Flight => {
+                trace_check::account_with_overwrites(&trace, &[emitted], EventSizeKind::Same)
+            }
             // Processes that each number their own, or only some of the numbers.
-            Kind::Disk => trace_check::counted(&trace, emitted),
+            SessionKind::Disk => trace_check::account_by_count(&trace, emitted),
         }
     }
 

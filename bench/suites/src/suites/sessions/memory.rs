@@ -5,7 +5,7 @@ use std::time::Duration;
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::suite::Sample;
 
-use super::host::{Host, SESSION, Wanted};
+use super::host::{SESSION, SessionHost, SessionProperties};
 use super::programs;
 use super::usage::{self, KIB};
 
@@ -15,14 +15,17 @@ const STAY_MS: u64 = 500;
 const EVENTS: u64 = 100;
 
 /// Measures an idle session: KiB of additional shared memory, and of its recorders' private memory.
-pub(super) fn measure(host: &dyn Host, wanted: Wanted) -> Result<Sample> {
-    let before = settled_bytes(host)?;
+pub(super) fn measure_idle_memory(
+    host: &dyn SessionHost,
+    wanted: SessionProperties,
+) -> Result<Sample> {
+    let before = settled_shared_bytes(host)?;
     host.create(SESSION, wanted)?;
     let (shared_bytes, resident) = programs::while_sleeping(host, STAY_MS, || {
-        Ok((host.shared_bytes()?, usage::resident(&host.recorders()?)?))
+        Ok((host.shared_bytes()?, usage::resident_memory(&host.recorders()?)?))
     })?;
-    let batches = programs::batches(programs::paced(host.program(), 1, EVENTS, 1))?;
-    let account = host.end(SESSION, wanted.kind, programs::emitted(&batches))?;
+    let batches = programs::run_batches(programs::paced_command(host.program(), 1, EVENTS, 1))?;
+    let account = host.end(SESSION, wanted.kind, programs::count_events(&batches))?;
     let shared = shared_bytes.saturating_sub(before) as f64 / KIB;
     let own = resident.own_bytes as f64 / KIB;
     let extra = vec![
@@ -35,7 +38,7 @@ pub(super) fn measure(host: &dyn Host, wanted: Wanted) -> Result<Sample> {
 
 /// Returns the shared memory while there is no session. That of the previous session may be
 /// released later: so the least of a second's readings.
-fn settled_bytes(host: &dyn Host) -> Result<u64> {
+fn settled_shared_bytes(host: &dyn SessionHost) -> Result<u64> {
     let mut least = host.shared_bytes()?;
     for _ in 0..10 {
         std::thread::sleep(Duration::from_millis(100));

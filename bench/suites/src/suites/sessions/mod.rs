@@ -36,22 +36,22 @@ use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::workspace::has;
 use trackway_bench_engine::results::{SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
-use trackway_bench_engine::stats::{Spread, merged};
+use trackway_bench_engine::stats::{Spread, merge_equal_figures};
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use trackway_bench_engine::tracer::Availability;
 
 use crate::tracers::command_tracer::Ust;
 use crate::tracers::daemon::Daemon;
 use crate::tracers::name::{LTTNG as THEIRS, LTTNG_OFF, TRACKWAY as OURS, TRACKWAY_OFF};
-use crate::tracers::trackway::availability;
-use host::{Host, Kind, Wanted};
+use crate::tracers::trackway::check_availability;
+use host::{SessionHost, SessionKind, SessionProperties};
 use lttng::LttngSessions;
 use trackway::{RequestMethod, TrackwaySessions};
 
-pub(crate) use goals::bars;
+pub(crate) use goals::judge_goals;
 
 /// The suite's name.
-const NAME: &str = "sessions";
+const SUITE_NAME: &str = "sessions";
 /// Trackway by the recorder's socket: the cost without the command's start.
 const SOCKET: &str = "trackway-socket";
 /// Number of times that an event is switched on, and a session changed, in a round.
@@ -65,11 +65,11 @@ enum Work {
     /// An event that is off.
     Off,
     /// An event in this number of sessions.
-    Event(Kind, u32),
+    Event(SessionKind, u32),
     /// An event switched on.
     Switch,
     /// The recorders' share of the CPUs.
-    Load(Kind),
+    Load(SessionKind),
     /// A session stopped.
     Stop,
     /// A channel whose buffers are replaced.
@@ -79,16 +79,16 @@ enum Work {
     /// A session that is followed.
     Live,
     /// Short-lived processes.
-    Crowd(crowd::Starts),
+    Crowd(crowd::ProcessOrigin),
     /// Memory of an idle session, on this machine or on one with this number of possible CPUs.
-    Memory(Kind, Option<u32>),
+    Memory(SessionKind, Option<u32>),
 }
 
 impl Work {
     fn case(self) -> String {
         match self {
             Self::Off => "no session".to_owned(),
-            Self::Event(kind, sessions) => cost::case(kind, sessions),
+            Self::Event(kind, sessions) => cost::case_name(kind, sessions),
             Self::Switch => "event on, to the first event".to_owned(),
             Self::Load(kind) => format!("recorders at a million events/s, {}", kind.words()),
             Self::Stop => "session stopped".to_owned(),
@@ -122,16 +122,21 @@ impl Work {
 }
 
 /// Returns all rows: Trackway's first, which are the baselines.
-fn all() -> Vec<(&'static str, Work)> {
-    let kinds = |of: fn(Kind) -> Work| Kind::ALL.map(of);
+fn list_rows() -> Vec<(&'static str, Work)> {
+    let kinds = |of: fn(SessionKind) -> Work| SessionKind::ALL.map(of);
     let mut ours = Vec::new();
-    ours.extend(Kind::ALL.map(|kind| cost::OF_OURS.map(|some| Work::Event(kind, some))).concat());
+    ours.extend(
+        SessionKind::ALL
+            .map(|kind| cost::TRACKWAY_SESSION_COUNTS.map(|some| Work::Event(kind, some)))
+            .concat(),
+    );
     ours.extend([Work::Switch, Work::Stop, Work::Replace, Work::Visit, Work::Live]);
     ours.extend(kinds(Work::Load));
-    ours.extend(crowd::Starts::ALL.map(Work::Crowd));
+    ours.extend(crowd::ProcessOrigin::ALL.map(Work::Crowd));
     ours.extend(kinds(|kind| Work::Memory(kind, None)));
     ours.extend(kinds(|kind| Work::Memory(kind, Some(MANY_CPUS))));
-    let mut theirs = Kind::ALL.map(|kind| cost::OF_THEIRS.map(|some| Work::Event(kind, some)));
+    let mut theirs =
+        SessionKind::ALL.map(|kind| cost::LTTNG_SESSION_COUNTS.map(|some| Work::Event(kind, some)));
     let mut theirs = theirs.as_mut_slice().concat();
     theirs.extend([Work::Switch, Work::Stop]);
     theirs.extend(kinds(Work::Load));
@@ -143,7 +148,7 @@ fn all() -> Vec<(&'static str, Work)> {
     all
 }
 
-fn is_theirs(tracer: &str) -> bool {
+fn is_lttng(tracer: &str) -> bool {
     [THEIRS, LTTNG_OFF].contains(&tracer)
 }
 
@@ -157,7 +162,7 @@ pub(crate) struct Sessions {
 impl Suite for Sessions {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "What sessions cost",
             repeats: "LTTng's sessions",
             unit: Unit::NsPerEvent,
@@ -181,12 +186,12 @@ impl Suite for Sessions {
         context.progress.show_step("setting up");
         let wants =
             |tracer: &str| [OURS, TRACKWAY_OFF].contains(&tracer) || context.settings.wants(tracer);
-        self.rows = all().into_iter().filter(|(tracer, _)| wants(tracer)).collect();
-        let ours = set_up(availability(&context.workspace.tools, has("cc")), || {
+        self.rows = list_rows().into_iter().filter(|(tracer, _)| wants(tracer)).collect();
+        let ours = set_up(check_availability(&context.workspace.tools, has("cc")), || {
             TrackwaySessions::set_up(context.workspace)
         })?;
         let mut theirs = Entry::default();
-        if self.rows.iter().any(|(tracer, _)| is_theirs(tracer)) {
+        if self.rows.iter().any(|(tracer, _)| is_lttng(tracer)) {
             let absence = Ust::absence(context.workspace);
             let there = absence.map_or(Availability::Ready, Availability::Missing);
             theirs = set_up(there, || {
@@ -197,7 +202,7 @@ impl Suite for Sessions {
         let entry = |&(tracer, work): &(&str, Work)| {
             let same = |other: &(&str, Work)| other.1 == work;
             let baseline = self.rows.iter().position(same);
-            let host = if is_theirs(tracer) { &theirs } else { &ours };
+            let host = if is_lttng(tracer) { &theirs } else { &ours };
             Entry {
                 tracer: tracer.to_owned(),
                 case: work.case(),
@@ -205,7 +210,7 @@ impl Suite for Sessions {
                 unit: Some(work.unit()),
                 records: work != Work::Off,
                 baseline: baseline.filter(|&at| self.rows[at].0 != tracer),
-                command: format!("trackway bench {NAME} --tracers {tracer}"),
+                command: format!("trackway bench {SUITE_NAME} --tracers {tracer}"),
                 ..host.clone()
             }
         };
@@ -220,26 +225,26 @@ impl Suite for Sessions {
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let (tracer, work) = self.rows[row];
-        if is_theirs(tracer) {
+        if is_lttng(tracer) {
             let daemon = self.daemon.as_ref();
             let daemon = daemon.ok_or_else(|| Error::output("lttng-sessiond", "not running"))?;
             let theirs = LttngSessions::new(context.workspace, daemon);
-            return or_clear(&theirs, either(&theirs, context.settings, work));
+            return clear_on_error(&theirs, measure_common_row(&theirs, context.settings, work));
         }
         let by = if tracer == SOCKET { RequestMethod::Socket } else { RequestMethod::Command };
         let ours = TrackwaySessions::new(context.workspace, by);
         let sample = match work {
-            Work::Replace => grace::replacements(&ours),
-            Work::Visit => grace::visits(&ours),
-            Work::Live => live::measure(&ours),
-            Work::Crowd(starts) => crowd::measure(&ours, starts),
-            _ => either(&ours, context.settings, work),
+            Work::Replace => grace::measure_buffer_replacements(&ours),
+            Work::Visit => grace::measure_cpu_visits(&ours),
+            Work::Live => live::measure_follow_latency(&ours),
+            Work::Crowd(starts) => crowd::measure_short_lived_processes(&ours, starts),
+            _ => measure_common_row(&ours, context.settings, work),
         };
-        or_clear(&ours, sample)
+        clear_on_error(&ours, sample)
     }
 
     fn complete(&self, rows: &mut SuiteRows) {
-        cost::complete(rows);
+        cost::add_relative_costs(rows);
     }
 
     fn leave(&mut self) {
@@ -261,36 +266,43 @@ fn set_up(there: Availability, make: impl FnOnce() -> Result<()>) -> Result<Entr
 }
 
 /// Measures the rows that both have.
-fn either(host: &dyn Host, settings: &Settings, work: Work) -> Result<Sample> {
+fn measure_common_row(host: &dyn SessionHost, settings: &Settings, work: Work) -> Result<Sample> {
     match work {
-        Work::Off => cost::off(host, settings),
-        Work::Event(kind, sessions) => cost::recorded(host, settings, kind, sessions),
-        Work::Switch => switch::measure(host),
-        Work::Load(kind) => load::measure(host, kind),
-        Work::Stop => grace::stops(host),
-        Work::Memory(kind, possible_cpus) => {
-            memory::measure(host, Wanted { possible_cpus, ..Wanted::of(kind) })
-        }
+        Work::Off => cost::measure_disabled_event(host, settings),
+        Work::Event(kind, sessions) => cost::measure_recorded_event(host, settings, kind, sessions),
+        Work::Switch => switch::measure_event_switch(host),
+        Work::Load(kind) => load::measure_recorder_load(host, kind),
+        Work::Stop => grace::measure_stops(host),
+        Work::Memory(kind, possible_cpus) => memory::measure_idle_memory(
+            host,
+            SessionProperties { possible_cpus, ..SessionProperties::of(kind) },
+        ),
         Work::Replace | Work::Visit | Work::Live | Work::Crowd(_) => {
-            Err(Error::output(NAME, format_args!("there is no '{}' of these", work.case())))
+            Err(Error::output(SUITE_NAME, format_args!("there is no '{}' of these", work.case())))
         }
     }
 }
 
 /// Ends the remaining sessions after a failure.
-fn or_clear(host: &dyn Host, sample: Result<Sample>) -> Result<Sample> {
+fn clear_on_error(host: &dyn SessionHost, sample: Result<Sample>) -> Result<Sample> {
     sample.inspect_err(|_| host.clear())
 }
 
 /// Returns the sample of a round of several turns: the median, and each turn by itself.
-fn of_turns(figures: &[f64]) -> Result<Sample> {
+fn sample_of_turns(figures: &[f64]) -> Result<Sample> {
     let single: Vec<(f64, u64)> = figures.iter().map(|&figure| (figure, 1)).collect();
-    Ok(Sample { figure: median(figures)?, histogram: merged(&single), ..Sample::default() })
+    Ok(Sample {
+        figure: median_of(figures)?,
+        histogram: merge_equal_figures(&single),
+        ..Sample::default()
+    })
 }
 
-fn median(figures: &[f64]) -> Result<f64> {
+fn median_of(figures: &[f64]) -> Result<f64> {
     let spread = Spread::of(figures);
-    spread.map(|spread| spread.median).ok_or_else(|| Error::output(NAME, "there were no turns"))
+    spread
+        .map(|spread| spread.median)
+        .ok_or_else(|| Error::output(SUITE_NAME, "there were no turns"))
 }
 
 #[cfg(test)]
@@ -299,7 +311,7 @@ mod tests {
 
     #[test]
     fn others_have_nothing_that_ours_do_not_have() {
-        let all = all();
+        let all = list_rows();
         let ours: Vec<Work> = all.iter().filter(|row| row.0 == OURS).map(|row| row.1).collect();
         for (tracer, work) in &all {
             let has_off = *work == Work::Off && !ours.contains(work);
@@ -313,8 +325,8 @@ mod tests {
 
     #[test]
     fn turns_are_told_one_by_one_and_by_their_median() {
-        let found = of_turns(&[3.0, 1.0, 3.0]).expect("three");
+        let found = sample_of_turns(&[3.0, 1.0, 3.0]).expect("three");
         assert_eq!((found.figure, found.histogram), (3.0, vec![(1.0, 1), (3.0, 2)]));
-        assert!(of_turns(&[]).is_err());
+        assert!(sample_of_turns(&[]).is_err());
     }
 }

@@ -4,10 +4,10 @@ use std::process::Command;
 use std::time::Duration;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::host::child::{self, RunningProgram};
 use trackway_bench_engine::host::workload::{self, Batch};
 
-use super::host::Host;
+use super::host::SessionHost;
 
 /// Events of a burst, and time from one to the next, in µs: a million events a second.
 const BURST_EVENTS: u64 = 1000;
@@ -21,57 +21,66 @@ const BURSTS: u64 = 100_000;
 const BEGINNING: Duration = Duration::from_millis(100);
 
 /// Makes the command `PROGRAM paced`: bursts of `events` events, one every `period_us`.
-pub(super) fn paced(mut command: Command, bursts: u64, events: u64, period_us: u64) -> Command {
+pub(super) fn paced_command(
+    mut command: Command,
+    bursts: u64,
+    events: u64,
+    period_us: u64,
+) -> Command {
     command.arg("paced").args([bursts, events, period_us].map(|number| number.to_string()));
     command
 }
 
 /// Makes the command for a million events per second, in a number of bursts.
-pub(super) fn million(host: &dyn Host, bursts: u64) -> Command {
-    paced(host.program(), bursts, BURST_EVENTS, PERIOD_US)
+pub(super) fn million_events_command(host: &dyn SessionHost, bursts: u64) -> Command {
+    paced_command(host.program(), bursts, BURST_EVENTS, PERIOD_US)
 }
 
 /// Runs a program that prints batches.
-pub(super) fn batches(mut command: Command) -> Result<Vec<Batch>> {
-    workload::batches(&child::run(&mut command, "a program that emits")?.stdout)
+pub(super) fn run_batches(mut command: Command) -> Result<Vec<Batch>> {
+    workload::parse_batches(&child::run(&mut command, "a program that emits")?.stdout)
 }
 
 /// Events of all batches.
-pub(super) fn emitted(batches: &[Batch]) -> u64 {
+pub(super) fn count_events(batches: &[Batch]) -> u64 {
     batches.iter().map(|batch| batch.events).sum()
 }
 
 /// Runs an action while a program emits a million events per second; returns its result, and the
 /// number of events.
 pub(super) fn while_emitting<T>(
-    host: &dyn Host,
+    host: &dyn SessionHost,
     something: impl FnOnce() -> Result<T>,
 ) -> Result<(T, u64)> {
-    let running = Running::start_for(&mut million(host, BURSTS), "a program that emits", LIMIT_S)?;
+    let running = RunningProgram::start_for(
+        &mut million_events_command(host, BURSTS),
+        "a program that emits",
+        LIMIT_S,
+    )?;
     std::thread::sleep(BEGINNING);
     let done = something();
     running.terminate();
     let finished = running.finish();
     let done = done?;
-    Ok((done, emitted(&workload::batches(&finished?.stdout)?)))
+    Ok((done, count_events(&workload::parse_batches(&finished?.stdout)?)))
 }
 
 /// Runs an action while a program stays for a time without emitting.
 pub(super) fn while_sleeping<T>(
-    host: &dyn Host,
+    host: &dyn SessionHost,
     milliseconds: u64,
     something: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
     let mut command = host.program();
     command.arg("idle").arg(milliseconds.to_string());
-    let mut running = Running::start(&mut command, "a program that sleeps")?;
-    let done = expect(&mut running, "ready").and_then(|()| something());
+    let mut running = RunningProgram::start(&mut command, "a program that sleeps")?;
+    let done = expect_line(&mut running, "ready").and_then(|()| something());
     running.finish()?;
     done
 }
 
 /// Checks the next line of a program.
-pub(super) fn expect(running: &mut Running, expected: &str) -> Result<()> {
+pub(super) fn expect_line(running: &mut RunningProgram, expected: &str) -> Result<()> {
     let found = running.line()?;
     match found == expected {
         true => Ok(()),

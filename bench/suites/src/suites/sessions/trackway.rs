@@ -10,15 +10,17 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::{self, Finished};
-use trackway_bench_engine::host::workspace::{Workspace, make_dir};
+use trackway_bench_engine::host::child::{self, ProgramOutput};
+use trackway_bench_engine::host::workspace::{Workspace, create_private_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::signals;
 
-use super::host::{Buffers, Host, Kind, SESSION, Wanted, text};
+use super::host::{
+    SESSION, SessionBuffers, SessionHost, SessionKind, SessionProperties, path_argument,
+};
 use crate::trace_check;
 use crate::tracers::RING_BYTES;
-use crate::tracers::trackway::{allocated_bytes, in_window, link_flags, off_window_dir};
+use crate::tracers::trackway::{allocated_bytes, link_flags, make_idle_window_dir, set_window};
 
 /// The workload, and its launcher.
 const PROGRAM: &str = "sessions";
@@ -30,14 +32,14 @@ const RULE: &str = "lab:*";
 /// The only channel that there is.
 const CHANNEL: &str = "channel0";
 /// Time limit of a recorder's answer, and the most bytes of it.
-const ANSWER: Duration = Duration::from_secs(30);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 /// Interval of checks for an interruption meanwhile.
-const LOOK: Duration = Duration::from_millis(200);
+const INTERRUPT_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// Time until a recorder's account must be right; it polls ten times a second.
-const PATIENCE: Duration = Duration::from_secs(2);
+const ACCOUNT_TIMEOUT: Duration = Duration::from_secs(2);
 /// Interval of requests meanwhile.
-const INTERVAL: Duration = Duration::from_millis(10);
+const STATUS_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The channel of requests to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,7 +79,7 @@ pub(super) struct Counts {
 impl<'workspace> TrackwaySessions<'workspace> {
     /// Compiles the programs.
     pub(super) fn set_up(workspace: &Workspace) -> Result<()> {
-        make_dir(&workspace.path(RUN_DIR))?;
+        create_private_dir(&workspace.path(RUN_DIR))?;
         let flags = link_flags(workspace)?;
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         workspace.compile(PROGRAM, &flags)?;
@@ -96,7 +98,7 @@ impl<'workspace> TrackwaySessions<'workspace> {
     pub(super) fn launcher_of_programs(&self) -> Command {
         let mut command = Command::new(self.workspace.path(LAUNCHER));
         command.arg(self.workspace.path(PROGRAM));
-        self.enter(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
@@ -108,27 +110,27 @@ impl<'workspace> TrackwaySessions<'workspace> {
     }
 
     /// Makes `command` find the bench's sessions only.
-    fn enter(&self, command: &mut Command) {
-        in_window(command, self.workspace.window_dir());
+    fn set_environment(&self, command: &mut Command) {
+        set_window(command, self.workspace.window_dir());
         command.env("TRACKWAY_RUN_DIR", self.workspace.path(RUN_DIR));
     }
 
     /// Makes the command `trackway`, which finds the sessions.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.workspace.tools.trackway);
-        self.enter(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
     /// Runs `trackway ARGUMENTS`.
-    fn trackway(&self, arguments: &[&str]) -> Result<Finished> {
+    fn trackway(&self, arguments: &[&str]) -> Result<ProgramOutput> {
         let mut command = self.command();
         let what = format!("trackway {}", arguments.join(" "));
         child::run(command.args(arguments), &what)
     }
 
     /// Requests a change by either method.
-    fn change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
+    fn request_change(&self, session: &str, arguments: &[&str], request: Value) -> Result<()> {
         match self.request_method {
             RequestMethod::Command => self.trackway(arguments).map(drop),
             RequestMethod::Socket => self.send_request(session, request).map(drop),
@@ -139,7 +141,11 @@ impl<'workspace> TrackwaySessions<'workspace> {
     pub(super) fn set_context(&self, context: &str) -> Result<()> {
         let contexts = if context == "none" { json!([]) } else { json!([context]) };
         let request = json!({ "ask": "set-channel", "channel": CHANNEL, "contexts": contexts });
-        self.change(SESSION, &["channel", "set", SESSION, CHANNEL, "--context", context], request)
+        self.request_change(
+            SESSION,
+            &["channel", "set", SESSION, CHANNEL, "--context", context],
+            request,
+        )
     }
 
     /// Returns the state of a session.
@@ -149,14 +155,14 @@ impl<'workspace> TrackwaySessions<'workspace> {
     }
 
     /// Returns the state once `is_good` accepts it, or after the time limit.
-    fn status_once(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
+    fn wait_for_status(&self, session: &str, is_good: impl Fn(&Status) -> bool) -> Result<Status> {
         let begin = Instant::now();
         loop {
             let status = self.status(session)?;
-            if is_good(&status) || begin.elapsed() > PATIENCE {
+            if is_good(&status) || begin.elapsed() > ACCOUNT_TIMEOUT {
                 return Ok(status);
             }
-            std::thread::sleep(INTERVAL);
+            std::thread::sleep(STATUS_INTERVAL);
         }
     }
 
@@ -166,9 +172,9 @@ impl<'workspace> TrackwaySessions<'workspace> {
         request["version"] = json!(1);
         let path = self.workspace.path(RUN_DIR).join(format!("{session}.sock"));
         let mut stream = UnixStream::connect(path).map_err(fail())?;
-        stream.set_read_timeout(Some(LOOK)).map_err(fail())?;
+        stream.set_read_timeout(Some(INTERRUPT_CHECK_INTERVAL)).map_err(fail())?;
         stream.write_all(format!("{request}\n").as_bytes()).map_err(fail())?;
-        let line = answer(stream).map_err(fail())?.ok_or(Error::Interrupted)?;
+        let line = read_answer(stream).map_err(fail())?.ok_or(Error::Interrupted)?;
         let answer: Value =
             serde_json::from_slice(&line).map_err(|error| Error::output(session, error))?;
         if answer["answer"] == "refused" {
@@ -191,8 +197,8 @@ impl<'workspace> TrackwaySessions<'workspace> {
     /// Computes the account of a flight recorder from its content.
     fn flight_account(&self, session: &str, status: &Status, emitted: u64) -> Result<Account> {
         let folder = self.trace(session).join("snapshot-lab");
-        self.trackway(&["session", "snapshot", session, "-o", &text(&folder)])?;
-        let counted = trace_check::count(&folder)?.unwrap_or_default();
+        self.trackway(&["session", "snapshot", session, "-o", &path_argument(&folder)])?;
+        let counted = trace_check::count_trace(&folder)?.unwrap_or_default();
         if counted.gaps > 0 {
             let message = format!("{} numbers are missing within its snapshot", counted.gaps);
             return Err(Error::output(session, message));
@@ -207,18 +213,18 @@ impl<'workspace> TrackwaySessions<'workspace> {
     }
 }
 
-impl Host for TrackwaySessions<'_> {
-    fn create(&self, session: &str, wanted: Wanted) -> Result<()> {
+impl SessionHost for TrackwaySessions<'_> {
+    fn create(&self, session: &str, wanted: SessionProperties) -> Result<()> {
         let folder = self.trace(session);
         // One may be left from the round before.
         let _ = std::fs::remove_dir_all(&folder);
         let mut command = self.command();
         command.args(["session", "create", session, "--context", "none", "-o"]).arg(folder);
         command.args(["--event", if wanted.is_on { RULE } else { "!lab:*" }]);
-        if wanted.kind == Kind::Flight {
+        if wanted.kind == SessionKind::Flight {
             command.arg("--flight-recorder");
         }
-        if wanted.buffers == Buffers::Ring {
+        if wanted.buffers == SessionBuffers::Ring {
             command.args(["--buffer-size", &RING_BYTES.to_string()]);
         }
         if let Some(cpus) = wanted.possible_cpus {
@@ -229,38 +235,38 @@ impl Host for TrackwaySessions<'_> {
 
     fn event_on(&self) -> Result<()> {
         let request = json!({ "ask": "events-on", "rules": [RULE] });
-        self.change(SESSION, &["event", "on", SESSION, RULE], request)
+        self.request_change(SESSION, &["event", "on", SESSION, RULE], request)
     }
 
     fn event_off(&self) -> Result<()> {
         let request = json!({ "ask": "events-off", "patterns": [RULE] });
-        self.change(SESSION, &["event", "off", SESSION, RULE], request)
+        self.request_change(SESSION, &["event", "off", SESSION, RULE], request)
     }
 
     fn stop(&self, session: &str) -> Result<()> {
-        self.change(session, &["session", "stop", session], json!({ "ask": "stop" }))
+        self.request_change(session, &["session", "stop", session], json!({ "ask": "stop" }))
     }
 
     fn start(&self) -> Result<()> {
-        self.change(SESSION, &["session", "start", SESSION], json!({ "ask": "start" }))
+        self.request_change(SESSION, &["session", "start", SESSION], json!({ "ask": "start" }))
     }
 
     fn recorded(&self) -> Result<Option<u64>> {
         Ok(Some(self.status(SESSION)?.counts.recorded))
     }
 
-    fn end(&self, session: &str, kind: Kind, emitted: u64) -> Result<Account> {
+    fn end(&self, session: &str, kind: SessionKind, emitted: u64) -> Result<Account> {
         let all = |status: &Status| status.counts.recorded + status.counts.lost == emitted;
-        if kind == Kind::Flight {
-            let status = self.status_once(session, all)?;
+        if kind == SessionKind::Flight {
+            let status = self.wait_for_status(session, all)?;
             let account = self.flight_account(session, &status, emitted)?;
             self.trackway(&["session", "destroy", session])?;
             return Ok(account);
         }
         self.stop(session)?;
-        let status = self.status_once(session, all)?;
+        let status = self.wait_for_status(session, all)?;
         self.trackway(&["session", "destroy", session])?;
-        let counted = trace_check::count(&self.trace(session))?.unwrap_or_default();
+        let counted = trace_check::count_trace(&self.trace(session))?.unwrap_or_default();
         if counted.events != status.counts.recorded {
             let said = status.counts.recorded;
             let message = format!("its recorder said {said} events, its trace has {counted:?}");
@@ -289,14 +295,14 @@ impl Host for TrackwaySessions<'_> {
 
     fn program(&self) -> Command {
         let mut command = Command::new(self.workspace.path(PROGRAM));
-        self.enter(&mut command);
+        self.set_environment(&mut command);
         command
     }
 
     fn program_off(&self) -> Result<Command> {
         let mut command = Command::new(self.workspace.path(PROGRAM));
         // A window that never had a session, as in other suites.
-        in_window(&mut command, &off_window_dir(self.workspace)?);
+        set_window(&mut command, &make_idle_window_dir(self.workspace)?);
         Ok(command)
     }
 
@@ -311,7 +317,7 @@ impl Host for TrackwaySessions<'_> {
 }
 
 /// Reads a recorder's answer, a line; `None` if the user interrupts the run before.
-fn answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
+fn read_answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
     let begin = Instant::now();
     let mut line = Vec::new();
     let mut input = BufReader::new(stream.take(ANSWER_BYTES_MAX));
@@ -319,8 +325,8 @@ fn answer(stream: UnixStream) -> io::Result<Option<Vec<u8>>> {
         match input.read_until(b'\n', &mut line) {
             Ok(_) => return Ok(Some(line)),
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
-            Err(_) if signals::stopped() => return Ok(None),
-            Err(error) if begin.elapsed() > ANSWER => return Err(error),
+            Err(_) if signals::is_stopped() => return Ok(None),
+            Err(error) if begin.elapsed() > ANSWER_TIMEOUT => return Err(error),
             Err(_) => {}
         }
     }

@@ -32,7 +32,7 @@ fn cpu_ns_of(pid: u32) -> Result<u64> {
 
 /// Resident memory of a process, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Resident {
+pub(super) struct ResidentMemory {
     /// All bytes, including shared ones.
     pub(super) all_bytes: u64,
     /// Private bytes: neither of files nor shared.
@@ -40,12 +40,13 @@ pub(super) struct Resident {
 }
 
 /// Returns the resident memory of these processes together.
-pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
-    let mut sum = Resident::default();
+pub(super) fn resident_memory(pids: &[u32]) -> Result<ResidentMemory> {
+    let mut sum = ResidentMemory::default();
     for pid in pids {
         let path = format!("/proc/{pid}/status");
         let status = fs::read_to_string(&path).map_err(Error::io(format!("cannot read {path}")))?;
-        let one = resident_of(&status).ok_or_else(|| Error::output(path, "it has no RSS"))?;
+        let one =
+            parse_resident_memory(&status).ok_or_else(|| Error::output(path, "it has no RSS"))?;
         sum.all_bytes += one.all_bytes;
         sum.own_bytes += one.own_bytes;
     }
@@ -53,18 +54,18 @@ pub(super) fn resident(pids: &[u32]) -> Result<Resident> {
 }
 
 /// Parses the memory in proc_pid_status(5).
-fn resident_of(status: &str) -> Option<Resident> {
+fn parse_resident_memory(status: &str) -> Option<ResidentMemory> {
     let bytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;
         let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
         Some(kib << 10)
     };
-    Some(Resident { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
+    Some(ResidentMemory { all_bytes: bytes("VmRSS:")?, own_bytes: bytes("RssAnon:")? })
 }
 
 /// Returns the number of open descriptors of a process, without short-lived ones: the least of
 /// several counts.
-pub(super) fn descriptors(pid: u32) -> Result<u64> {
+pub(super) fn count_descriptors(pid: u32) -> Result<u64> {
     const LOOKS: u32 = 5;
     const INTERVAL: Duration = Duration::from_millis(30);
     let path = format!("/proc/{pid}/fd");
@@ -90,17 +91,17 @@ mod tests {
             sum = std::hint::black_box(sum.wrapping_add(1));
         }
         let file = fs::File::open("/proc/self/status").expect("a file");
-        assert!(descriptors(me[0]).expect("descriptors") >= 1);
+        assert!(count_descriptors(me[0]).expect("descriptors") >= 1);
         drop(file);
-        let resident = resident(&me).expect("memory");
+        let resident = resident_memory(&me).expect("memory");
         assert!(resident.all_bytes >= resident.own_bytes && resident.own_bytes > 0);
     }
 
     #[test]
     fn memory_is_read_in_bytes() {
         let status = "Name:\ta\nVmRSS:\t    2048 kB\nRssAnon:\t     512 kB\nRssFile:\t 4 kB\n";
-        let expected = Resident { all_bytes: 2 << 20, own_bytes: 512 << 10 };
-        assert_eq!(resident_of(status), Some(expected));
-        assert_eq!(resident_of("Name:\tkthreadd\n"), None);
+        let expected = ResidentMemory { all_bytes: 2 << 20, own_bytes: 512 << 10 };
+        assert_eq!(parse_resident_memory(status), Some(expected));
+        assert_eq!(parse_resident_memory("Name:\tkthreadd\n"), None);
     }
 }

@@ -79,19 +79,19 @@ struct ProgRun {
 
 /// # Safety
 /// All addresses in `attribute` must be valid for this command.
-unsafe fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+unsafe fn call_bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let size = size_of::<T>();
     // SAFETY: `attribute` has the stated length; its pointers are the caller's obligation.
     let result = unsafe { libc::syscall(libc::SYS_bpf, command, &raw mut *attribute, size) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as i32) }
 }
 
-fn owned(fd: i32) -> OwnedFd {
+fn owned_fd(fd: i32) -> OwnedFd {
     // SAFETY: bpf(2) has just opened it, and nothing else has it.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-fn number(fd: &OwnedFd) -> u32 {
+fn fd_number(fd: &OwnedFd) -> u32 {
     fd.as_raw_fd().cast_unsigned()
 }
 
@@ -113,7 +113,7 @@ impl Map {
             map_flags: F_MMAPABLE,
         };
         // SAFETY: there are no addresses in it.
-        let fd = owned(unsafe { bpf(MAP_CREATE, &mut create) }?);
+        let fd = owned_fd(unsafe { call_bpf(MAP_CREATE, &mut create) }?);
         Ok(Self { fd, count })
     }
 
@@ -130,10 +130,10 @@ impl Map {
 
     fn element(&self, command: i32, key: u32, value: &mut u64) -> io::Result<()> {
         let value = (&raw mut *value).cast();
-        let map_fd = number(&self.fd);
+        let map_fd = fd_number(&self.fd);
         let mut element = Element { map_fd, zero: 0, key: &raw const key, value, flags: 0 };
         // SAFETY: the key has the map's size, and the value that of its values.
-        unsafe { bpf(command, &mut element) }.map(drop)
+        unsafe { call_bpf(command, &mut element) }.map(drop)
     }
 
     /// Reads as many as there is room for, from the first on; whether there were as many.
@@ -156,18 +156,18 @@ impl Map {
             keys: keys.as_mut_ptr(),
             values: values.as_mut_ptr(),
             count: wanted,
-            map_fd: number(&self.fd),
+            map_fd: fd_number(&self.fd),
             element_flags: 0,
             flags: 0,
         };
         // SAFETY: there is room for `count` keys and values of the map's sizes, and for the next
         // key.
-        unsafe { bpf(command, &mut batch) }?;
+        unsafe { call_bpf(command, &mut batch) }?;
         Ok(batch.count == wanted)
     }
 
     /// Maps it here.
-    pub(super) fn mapped(&self) -> io::Result<Mapped> {
+    pub(super) fn map_memory(&self) -> io::Result<Mapped> {
         let count = self.count as usize;
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let (any, fd) = (std::ptr::null_mut(), self.fd.as_raw_fd());
@@ -212,7 +212,7 @@ pub(super) fn set_first(map_fd: i32, value: &mut [u8]) -> io::Result<()> {
     let value = value.as_mut_ptr();
     let mut element = Element { map_fd, zero: 0, key: &raw const key, value, flags: 0 };
     // SAFETY: the key has the map's size; the value is the caller's promise.
-    unsafe { bpf(MAP_UPDATE, &mut element) }.map(drop)
+    unsafe { call_bpf(MAP_UPDATE, &mut element) }.map(drop)
 }
 
 /// A program of the kernel's.
@@ -221,7 +221,7 @@ pub(super) struct Program(OwnedFd);
 
 /// The result of a program's runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Ran {
+pub(super) struct ProgramRuns {
     /// The last one's answer.
     pub(super) answer: u32,
     /// Mean duration of a run, in ns, as the kernel measures it.
@@ -238,37 +238,43 @@ impl Program {
             license: LICENSE.as_ptr(),
         };
         // SAFETY: there are as many instructions as stated, and the licence ends with a NUL.
-        unsafe { bpf(PROG_LOAD, &mut load) }.map(|fd| Self(owned(fd)))
+        unsafe { call_bpf(PROG_LOAD, &mut load) }.map(|fd| Self(owned_fd(fd)))
     }
 
     /// Adds up elements 0 to `count` − 1 of a map; the answer is the lower half of the sum.
-    pub(super) fn adding(map: &Map, count: u32) -> io::Result<Self> {
-        let load = [insn(LOAD, 3, 0, 0, 0), insn(ADD, 7, 3, 0, 0)];
-        Self::new(&each(map, count, &[], &load))
+    pub(super) fn new_summing(map: &Map, count: u32) -> io::Result<Self> {
+        let load = [encode_instruction(LOAD, 3, 0, 0, 0), encode_instruction(ADD, 7, 3, 0, 0)];
+        Self::new(&element_loop_instructions(map, count, &[], &load))
     }
 
     /// Makes a program that writes elements 0 to `count` − 1: the first has the value of element
     /// `seed`, each other one `stride` more than the one before.
-    pub(super) fn filling(map: &Map, count: u32, seed: u32, stride: i32) -> io::Result<Self> {
-        let begin = lookup(map, insn(STORE_IMMEDIATE, FRAME, 0, -4, seed.cast_signed()));
-        let begin = [&begin[..], &[insn(LOAD, 7, 0, 0, 0)]].concat();
-        let store = [insn(STORE, 0, 7, 0, 0), insn(ADD_IMMEDIATE, 7, 0, 0, stride)];
-        Self::new(&each(map, count, &begin, &store))
+    pub(super) fn new_filling(map: &Map, count: u32, seed: u32, stride: i32) -> io::Result<Self> {
+        let begin = lookup_instructions(
+            map,
+            encode_instruction(STORE_IMMEDIATE, FRAME, 0, -4, seed.cast_signed()),
+        );
+        let begin = [&begin[..], &[encode_instruction(LOAD, 7, 0, 0, 0)]].concat();
+        let store = [
+            encode_instruction(STORE, 0, 7, 0, 0),
+            encode_instruction(ADD_IMMEDIATE, 7, 0, 0, stride),
+        ];
+        Self::new(&element_loop_instructions(map, count, &begin, &store))
     }
 
     /// Runs it `times` times.
-    pub(super) fn run(&self, times: u32) -> io::Result<Ran> {
+    pub(super) fn run(&self, times: u32) -> io::Result<ProgramRuns> {
         let packet = [0_u8; PACKET_BYTES];
         let mut run = ProgRun {
-            prog_fd: number(&self.0),
+            prog_fd: fd_number(&self.0),
             data_size_in: PACKET_BYTES as u32,
             data_in: packet.as_ptr() as u64,
             repeat: times,
             ..ProgRun::default()
         };
         // SAFETY: the packet has the stated length, and nothing is written.
-        unsafe { bpf(PROG_RUN, &mut run) }?;
-        Ok(Ran { answer: run.answer, ns: run.duration_ns })
+        unsafe { call_bpf(PROG_RUN, &mut run) }?;
+        Ok(ProgramRuns { answer: run.answer, ns: run.duration_ns })
     }
 }
 
@@ -293,7 +299,7 @@ const OF_MAP: u8 = 1;
 /// The helper that finds an element.
 const MAP_LOOKUP_ELEMENT: i32 = 1;
 
-const fn insn(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
+const fn encode_instruction(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
     let registers = (from << 4 | to) as u64;
     let (offset, immediate) = (offset.cast_unsigned() as u64, immediate.cast_unsigned() as u64);
     code as u64 | registers << 8 | offset << 16 | immediate << 32
@@ -301,32 +307,35 @@ const fn insn(code: u8, to: u8, from: u8, offset: i16, immediate: i32) -> u64 {
 
 /// Returns the instructions that load the address of an element into register 0, by its number,
 /// which `key` stores at the frame's end − 4; they end the program if there is none.
-fn lookup(map: &Map, key: u64) -> [u64; 8] {
+fn lookup_instructions(map: &Map, key: u64) -> [u64; 8] {
     [
         key,
-        insn(LOAD_WIDE, 1, OF_MAP, 0, map.fd.as_raw_fd()),
+        encode_instruction(LOAD_WIDE, 1, OF_MAP, 0, map.fd.as_raw_fd()),
         0,
-        insn(MOVE, 2, FRAME, 0, 0),
-        insn(ADD_IMMEDIATE, 2, 0, 0, -4),
-        insn(CALL, 0, 0, 0, MAP_LOOKUP_ELEMENT),
-        insn(JUMP_IF_NOT, 0, 0, 1, 0),
-        insn(EXIT, 0, 0, 0, 0),
+        encode_instruction(MOVE, 2, FRAME, 0, 0),
+        encode_instruction(ADD_IMMEDIATE, 2, 0, 0, -4),
+        encode_instruction(CALL, 0, 0, 0, MAP_LOOKUP_ELEMENT),
+        encode_instruction(JUMP_IF_NOT, 0, 0, 1, 0),
+        encode_instruction(EXIT, 0, 0, 0, 0),
     ]
 }
 
 /// Makes a program that runs `what` with the address of each of `count` elements in register 0, and
 /// returns register 7.
-fn each(map: &Map, count: u32, begin: &[u64], what: &[u64]) -> Vec<u64> {
-    let mut all = vec![insn(MOVE_IMMEDIATE, 6, 0, 0, 0), insn(MOVE_IMMEDIATE, 7, 0, 0, 0)];
+fn element_loop_instructions(map: &Map, count: u32, begin: &[u64], what: &[u64]) -> Vec<u64> {
+    let mut all = vec![
+        encode_instruction(MOVE_IMMEDIATE, 6, 0, 0, 0),
+        encode_instruction(MOVE_IMMEDIATE, 7, 0, 0, 0),
+    ];
     all.extend_from_slice(begin);
     let again = all.len();
-    all.extend(lookup(map, insn(STORE_REGISTER_32, FRAME, 6, -4, 0)));
+    all.extend(lookup_instructions(map, encode_instruction(STORE_REGISTER_32, FRAME, 6, -4, 0)));
     all.extend_from_slice(what);
-    all.push(insn(ADD_IMMEDIATE, 6, 0, 0, 1));
+    all.push(encode_instruction(ADD_IMMEDIATE, 6, 0, 0, 1));
     let back = again as i16 - all.len() as i16 - 1;
-    all.push(insn(JUMP_IF_LESS, 6, 0, back, count.cast_signed()));
-    all.push(insn(MOVE, 0, 7, 0, 0));
-    all.push(insn(EXIT, 0, 0, 0, 0));
+    all.push(encode_instruction(JUMP_IF_LESS, 6, 0, back, count.cast_signed()));
+    all.push(encode_instruction(MOVE, 0, 7, 0, 0));
+    all.push(encode_instruction(EXIT, 0, 0, 0, 0));
     all
 }
 
@@ -342,9 +351,9 @@ mod tests {
             eprintln!("skipped, because the kernel gives us no map");
             return;
         };
-        let mapped = map.mapped().expect("a mapping");
+        let mapped = map.map_memory().expect("a mapping");
         map.set(15, 1000).expect("the seed");
-        let filling = Program::filling(&map, 10, 15, 7).expect("a program");
+        let filling = Program::new_filling(&map, 10, 15, 7).expect("a program");
         filling.run(3).expect("it runs");
         let expected: Vec<u64> = (0..10).map(|at| 1000 + 7 * at).collect();
         let words = || mapped.words()[..10].iter().map(|word| word.load(Ordering::Relaxed));
@@ -353,7 +362,8 @@ mod tests {
         let (mut keys, mut values) = ([0; 10], [0; 10]);
         assert!(map.get_many(&mut keys, &mut values).expect("all"));
         assert!(values[..] == expected[..] && keys[9] == 9);
-        let sum = Program::adding(&map, 10).expect("a program").run(1).expect("it runs").answer;
+        let sum =
+            Program::new_summing(&map, 10).expect("a program").run(1).expect("it runs").answer;
         assert_eq!(u64::from(sum), expected.iter().sum::<u64>());
         values[9] = 1 << 40;
         assert!(map.set_many(&mut keys, &mut values).expect("all"));
@@ -363,9 +373,9 @@ mod tests {
     #[test]
     fn instructions_have_their_bytes() {
         assert_eq!(
-            insn(STORE_REGISTER_32, FRAME, 6, -4, 0).to_le_bytes()[..4],
+            encode_instruction(STORE_REGISTER_32, FRAME, 6, -4, 0).to_le_bytes()[..4],
             [0x63, 0x6a, 252, 255]
         );
-        assert_eq!(insn(EXIT, 0, 0, 0, 0), 0x95);
+        assert_eq!(encode_instruction(EXIT, 0, 0, 0, 0), 0x95);
     }
 }

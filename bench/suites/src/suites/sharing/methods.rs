@@ -67,7 +67,7 @@ impl AccessMethod {
     }
 
     /// Returns true if the method writes: the recorder has its programs count, and only reads.
-    pub(super) const fn updates(self) -> bool {
+    pub(super) const fn can_update(self) -> bool {
         !matches!(self, Self::Recorder)
     }
 }
@@ -103,7 +103,7 @@ impl Unavailability {
 /// A value, or the reason for its absence.
 type Attempt<T> = std::result::Result<T, Unavailability>;
 
-fn had<T>(what: &str, tried: io::Result<T>) -> Attempt<T> {
+fn to_attempt<T>(what: &str, tried: io::Result<T>) -> Attempt<T> {
     tried.map_err(|error| Unavailability::of(what, &error))
 }
 
@@ -112,7 +112,7 @@ pub(super) type Timing<'t> =
     &'t mut dyn FnMut(&mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>>;
 
 /// All that elements are in.
-pub(super) struct Shared {
+pub(super) struct SharedElements {
     memory: Vec<AtomicU64>,
     map: Attempt<Map>,
     mapped: Attempt<Mapped>,
@@ -124,31 +124,40 @@ pub(super) struct Shared {
     first: u64,
 }
 
-impl Shared {
+impl SharedElements {
     /// Makes the maps and programs that are possible here.
     pub(super) fn new() -> Self {
-        let map = had("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
+        let map = to_attempt("the kernel gives no map that can be mapped", Map::new(MAP_ELEMENTS));
         let with = |map: &Attempt<Map>| map.as_ref().map(|_| ()).map_err(Clone::clone);
         let unavailability = with(&map);
         let program = |make: &dyn Fn(&Map) -> io::Result<Program>| match &map {
             Ok(map) => make(map).map_err(|error| Unavailability::of_program(&error)),
             Err(unavailability) => Err(unavailability.clone()),
         };
-        let adding = program(&|map| Program::adding(map, ELEMENTS));
-        let filling = program(&|map| Program::filling(map, ELEMENTS, SEED, STRIDE));
+        let adding = program(&|map| Program::new_summing(map, ELEMENTS));
+        let filling = program(&|map| Program::new_filling(map, ELEMENTS, SEED, STRIDE));
         let mapped = match &map {
-            Ok(map) => had("the map cannot be mapped", map.mapped()),
+            Ok(map) => to_attempt("the map cannot be mapped", map.map_memory()),
             Err(unavailability) => Err(unavailability.clone()),
         };
         let batch = match &map {
             Ok(map) => {
                 let (mut keys, mut values) = ([0; 2], [0; 2]);
-                had("there are no batches", map.get_many(&mut keys, &mut values).map(drop))
+                to_attempt("there are no batches", map.get_many(&mut keys, &mut values).map(drop))
             }
             Err(_) => unavailability,
         };
         let memory = (0..ELEMENTS).map(|_| AtomicU64::new(0)).collect();
-        Self { memory, map, mapped, adding, filling, batch, buffers: buffers(), first: 0 }
+        Self {
+            memory,
+            map,
+            mapped,
+            adding,
+            filling,
+            batch,
+            buffers: make_recorder_buffers(),
+            first: 0,
+        }
     }
 
     /// Returns the reason why a method is not available.
@@ -166,12 +175,12 @@ impl Shared {
     /// Returns the current values.
     fn values(&self) -> impl Iterator<Item = u64> + use<> {
         let first = self.first;
-        (0..u64::from(ELEMENTS)).map(move |at| value(first, at))
+        (0..u64::from(ELEMENTS)).map(move |at| element_value(first, at))
     }
 
     /// Writes new values by another method to the elements that `method` will read.
-    pub(super) fn write(&mut self, method: AccessMethod, sample: u64) -> Result<()> {
-        self.first = first(sample);
+    pub(super) fn write_values(&mut self, method: AccessMethod, sample: u64) -> Result<()> {
+        self.first = first_value(sample);
         if method == AccessMethod::Memory {
             self.values().zip(&self.memory).for_each(|(value, word)| {
                 word.store(value, Ordering::Relaxed);
@@ -181,78 +190,83 @@ impl Shared {
         if method == AccessMethod::Recorder {
             return self.write_counters();
         }
-        let map = self.map.as_ref().map_err(failed)?;
+        let map = self.map.as_ref().map_err(unavailability_error)?;
         // A program of the kernel's in one sample, a call for each in the next.
         match &self.filling {
             Ok(filling) if method != AccessMethod::Program && sample.is_multiple_of(2) => {
-                map.set(SEED, self.first).map_err(io)?;
-                filling.run(1).map_err(io).map(drop)
+                map.set(SEED, self.first).map_err(bpf_error)?;
+                filling.run(1).map_err(bpf_error).map(drop)
             }
             _ => (0..ELEMENTS)
                 .zip(self.values())
-                .try_for_each(|(key, value)| map.set(key, value).map_err(io)),
+                .try_for_each(|(key, value)| map.set(key, value).map_err(bpf_error)),
         }
     }
 
     fn write_counters(&self) -> Result<()> {
-        let buffers = self.buffers.as_ref().map_err(failed)?;
+        let buffers = self.buffers.as_ref().map_err(unavailability_error)?;
         let layout = buffers.layout();
         let mut bytes = vec![0; layout.cpu_bytes()];
         for (event, value) in self.values().enumerate() {
             let at = layout.lost_offset(event);
-            let word = bytes.get_mut(at..at + 8).ok_or_else(|| wrong("a counter is not there"))?;
+            let word =
+                bytes.get_mut(at..at + 8).ok_or_else(|| sharing_error("a counter is not there"))?;
             word.copy_from_slice(&value.to_ne_bytes());
         }
-        set_first(buffers.map_fd(), &mut bytes).map_err(io)
+        set_first(buffers.map_fd(), &mut bytes).map_err(bpf_error)
     }
 
     /// Reads all elements by `method`, timed by `timing`.
-    pub(super) fn read(&mut self, method: AccessMethod, timing: Timing<'_>) -> Result<Vec<f64>> {
+    pub(super) fn read_elements(
+        &mut self,
+        method: AccessMethod,
+        timing: Timing<'_>,
+    ) -> Result<Vec<f64>> {
         let expected = self.values().fold(0, u64::wrapping_add);
         let check = |sum: u64| {
             let is_right = sum == expected;
-            if is_right { Ok(None) } else { Err(wrong("what is read was not written")) }
+            if is_right { Ok(None) } else { Err(sharing_error("what is read was not written")) }
         };
         match method {
-            AccessMethod::Memory => timing(&mut || check(sum(black_box(&self.memory)))),
+            AccessMethod::Memory => timing(&mut || check(sum_words(black_box(&self.memory)))),
             AccessMethod::Mmap => {
-                let words = self.mapped.as_ref().map_err(failed)?.words();
+                let words = self.mapped.as_ref().map_err(unavailability_error)?.words();
                 let words = &words[..ELEMENTS as usize];
-                timing(&mut || check(sum(black_box(words))))
+                timing(&mut || check(sum_words(black_box(words))))
             }
             AccessMethod::Syscall => {
-                let map = self.map.as_ref().map_err(failed)?;
+                let map = self.map.as_ref().map_err(unavailability_error)?;
                 timing(&mut || {
                     let mut sum = 0_u64;
                     for key in 0..ELEMENTS {
-                        sum = sum.wrapping_add(map.get(key).map_err(io)?);
+                        sum = sum.wrapping_add(map.get(key).map_err(bpf_error)?);
                     }
                     check(sum)
                 })
             }
             AccessMethod::Batch => {
-                let map = self.map.as_ref().map_err(failed)?;
+                let map = self.map.as_ref().map_err(unavailability_error)?;
                 let mut keys = vec![0; ELEMENTS as usize];
                 let mut values = vec![0; ELEMENTS as usize];
                 timing(&mut || {
-                    if !map.get_many(&mut keys, &mut values).map_err(io)? {
-                        return Err(wrong("not all elements were read"));
+                    if !map.get_many(&mut keys, &mut values).map_err(bpf_error)? {
+                        return Err(sharing_error("not all elements were read"));
                     }
                     check(values.iter().copied().fold(0, u64::wrapping_add))
                 })
             }
             AccessMethod::Program => {
-                let adding = self.adding.as_ref().map_err(failed)?;
+                let adding = self.adding.as_ref().map_err(unavailability_error)?;
                 timing(&mut || {
-                    let ran = adding.run(RUNS).map_err(io)?;
+                    let ran = adding.run(RUNS).map_err(bpf_error)?;
                     if ran.answer != expected as u32 {
-                        return Err(wrong("what is read was not written"));
+                        return Err(sharing_error("what is read was not written"));
                     }
                     Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
                 })
             }
             AccessMethod::Recorder => {
-                let buffers = self.buffers.as_ref().map_err(failed)?;
+                let buffers = self.buffers.as_ref().map_err(unavailability_error)?;
                 timing(&mut || {
                     let events = 0..ELEMENTS as usize;
                     check(events.fold(0, |sum, event| {
@@ -264,55 +278,59 @@ impl Shared {
     }
 
     /// Updates all elements by `method`, timed by `timing`: with other values in each sample.
-    pub(super) fn update(
+    pub(super) fn update_elements(
         &mut self,
         method: AccessMethod,
         sample: u64,
         timing: Timing<'_>,
     ) -> Result<Vec<f64>> {
-        let first = first(sample);
+        let first = first_value(sample);
         self.first = first;
         let fill = |words: &[AtomicU64]| {
             for (at, word) in words.iter().enumerate() {
-                word.store(value(first, at as u64), Ordering::Relaxed);
+                word.store(element_value(first, at as u64), Ordering::Relaxed);
             }
             Ok(None)
         };
         match method {
             AccessMethod::Memory => timing(&mut || fill(black_box(&self.memory))),
             AccessMethod::Mmap => {
-                let words = self.mapped.as_ref().map_err(failed)?.words();
+                let words = self.mapped.as_ref().map_err(unavailability_error)?.words();
                 let words = &words[..ELEMENTS as usize];
                 timing(&mut || fill(black_box(words)))
             }
             AccessMethod::Syscall => {
-                let map = self.map.as_ref().map_err(failed)?;
+                let map = self.map.as_ref().map_err(unavailability_error)?;
                 timing(&mut || {
                     let all = (0..ELEMENTS).zip(self.values());
                     for (key, value) in all {
-                        map.set(key, value).map_err(io)?;
+                        map.set(key, value).map_err(bpf_error)?;
                     }
                     Ok(None)
                 })
             }
             AccessMethod::Batch => {
-                let map = self.map.as_ref().map_err(failed)?;
+                let map = self.map.as_ref().map_err(unavailability_error)?;
                 let mut keys: Vec<u32> = (0..ELEMENTS).collect();
                 let mut values: Vec<u64> = self.values().collect();
-                timing(&mut || match map.set_many(&mut keys, &mut values).map_err(io)? {
+                timing(&mut || match map.set_many(&mut keys, &mut values).map_err(bpf_error)? {
                     true => Ok(None),
-                    false => Err(wrong("not all elements were updated")),
+                    false => Err(sharing_error("not all elements were updated")),
                 })
             }
             AccessMethod::Program => {
-                let filling = self.filling.as_ref().map_err(failed)?;
-                self.map.as_ref().map_err(failed)?.set(SEED, first).map_err(io)?;
+                let filling = self.filling.as_ref().map_err(unavailability_error)?;
+                self.map
+                    .as_ref()
+                    .map_err(unavailability_error)?
+                    .set(SEED, first)
+                    .map_err(bpf_error)?;
                 timing(&mut || {
-                    let ran = filling.run(RUNS).map_err(io)?;
+                    let ran = filling.run(RUNS).map_err(bpf_error)?;
                     Ok(Some(f64::from(ran.ns) / f64::from(ELEMENTS)))
                 })
             }
-            AccessMethod::Recorder => Err(wrong("the recorder only reads")),
+            AccessMethod::Recorder => Err(sharing_error("the recorder only reads")),
         }
     }
 
@@ -329,50 +347,50 @@ impl Shared {
                 Ok(mapped),
             ) => of(mapped.words()),
             (_, Ok(map), _) => {
-                (0..ELEMENTS).map(|key| map.get(key).map_err(io)).collect::<Result<_>>()?
+                (0..ELEMENTS).map(|key| map.get(key).map_err(bpf_error)).collect::<Result<_>>()?
             }
-            (_, Err(unavailability), _) => return Err(failed(unavailability)),
+            (_, Err(unavailability), _) => return Err(unavailability_error(unavailability)),
         };
         let is_right = found.into_iter().eq(self.values());
-        if is_right { Ok(()) } else { Err(wrong("what was updated is not there")) }
+        if is_right { Ok(()) } else { Err(sharing_error("what was updated is not there")) }
     }
 }
 
 /// Returns the first value of a sample: one that was not used before, with more than 32 bits.
-const fn first(sample: u64) -> u64 {
+const fn first_value(sample: u64) -> u64 {
     sample.wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Returns the value of an element.
-const fn value(first: u64, at: u64) -> u64 {
+const fn element_value(first: u64, at: u64) -> u64 {
     first.wrapping_add(at * STRIDE as u64)
 }
 
 /// Adds the words, with one load for each: they are atomics, which no compiler combines.
 #[inline(never)]
-fn sum(words: &[AtomicU64]) -> u64 {
+fn sum_words(words: &[AtomicU64]) -> u64 {
     words.iter().fold(0, |sum, word| sum.wrapping_add(word.load(Ordering::Relaxed)))
 }
 
 /// Makes the recorder's map of one CPU, with a counter for each element.
-fn buffers() -> Attempt<Buffers> {
+fn make_recorder_buffers() -> Attempt<Buffers> {
     let layout = BufferLayout::new(SUB_SHIFT, COUNT_SHIFT, ELEMENTS as usize);
     let layout = layout.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput));
-    had(
+    to_attempt(
         "the kernel gives no map for events",
         layout.and_then(|it| Buffers::new(it, 1, BufferMode::Overwrite)),
     )
 }
 
-fn failed(unavailability: &Unavailability) -> Error {
-    wrong(&unavailability.words)
+fn unavailability_error(unavailability: &Unavailability) -> Error {
+    sharing_error(&unavailability.words)
 }
 
-fn io(error: io::Error) -> Error {
+fn bpf_error(error: io::Error) -> Error {
     Error::io("bpf(2)")(error)
 }
 
-fn wrong(message: &str) -> Error {
+fn sharing_error(message: &str) -> Error {
     Error::output("sharing", message)
 }
 
@@ -380,13 +398,13 @@ fn wrong(message: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn once(pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
+    fn run_pass_once(pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
         pass().map(|said| vec![said.unwrap_or(1.0)])
     }
 
     #[test]
     fn every_way_reads_what_others_wrote_and_others_find_what_it_writes() {
-        let mut shared = Shared::new();
+        let mut shared = SharedElements::new();
         for (number, method) in AccessMethod::ALL.into_iter().enumerate() {
             if let Some(unavailability) = shared.unavailability(method) {
                 assert!(!unavailability.is_failure, "{unavailability:?}");
@@ -395,11 +413,11 @@ mod tests {
             }
             let sample = 2 * number as u64;
             for sample in [sample, sample + 1] {
-                shared.write(method, sample).expect("written");
-                shared.read(method, &mut once).expect("what was written");
+                shared.write_values(method, sample).expect("written");
+                shared.read_elements(method, &mut run_pass_once).expect("what was written");
             }
-            if method.updates() {
-                shared.update(method, sample + 100, &mut once).expect("updated");
+            if method.can_update() {
+                shared.update_elements(method, sample + 100, &mut run_pass_once).expect("updated");
                 shared.check_updated(method).expect("what was updated");
             }
         }
@@ -407,11 +425,13 @@ mod tests {
 
     #[test]
     fn wrong_values_are_found() {
-        let mut shared = Shared::new();
-        shared.write(AccessMethod::Memory, 1).expect("written");
+        let mut shared = SharedElements::new();
+        shared.write_values(AccessMethod::Memory, 1).expect("written");
         shared.memory[999].fetch_add(1, Ordering::Relaxed);
-        shared.read(AccessMethod::Memory, &mut once).expect_err("one value is another");
-        shared.update(AccessMethod::Memory, 2, &mut once).expect("updated");
+        shared
+            .read_elements(AccessMethod::Memory, &mut run_pass_once)
+            .expect_err("one value is another");
+        shared.update_elements(AccessMethod::Memory, 2, &mut run_pass_once).expect("updated");
         shared.memory[0].fetch_add(1, Ordering::Relaxed);
         shared.check_updated(AccessMethod::Memory).expect_err("one value is another");
     }

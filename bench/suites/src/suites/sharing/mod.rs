@@ -15,13 +15,13 @@ mod methods;
 
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::affinity::thread_cpu_ns;
-use trackway_bench_engine::ratios::{ByRound, Form, least};
+use trackway_bench_engine::ratios::{FigureFormat, FiguresByRound, bar_at_least};
 use trackway_bench_engine::results::{Bar, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::signals;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use methods::{AccessMethod, Shared};
+use methods::{AccessMethod, SharedElements};
 
 /// Least time between two readings of the clock, in ns, so that reading it does not count.
 const GROUP_NS: u64 = 20_000;
@@ -34,16 +34,16 @@ const ROUND_NS_QUICK: u64 = 4_000_000;
 const GROUPS: std::ops::RangeInclusive<usize> = 5..=200;
 
 /// Ratio of bpf(2) to a mapping that must be reached: as in the paper.
-const TIMES: f64 = 99.0;
+const MMAP_RATIO_MIN: f64 = 99.0;
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Turn {
+struct SharingRow {
     method: AccessMethod,
     is_update: bool,
 }
 
-impl Turn {
+impl SharingRow {
     const fn case(self) -> &'static str {
         if self.is_update { UPDATED } else { READ }
     }
@@ -55,8 +55,8 @@ const UPDATED: &str = "one of 1000 elements updated";
 /// The suite.
 #[derive(Default)]
 pub(crate) struct Sharing {
-    shared: Option<Shared>,
-    turns: Vec<Turn>,
+    shared: Option<SharedElements>,
+    turns: Vec<SharingRow>,
     /// Samples so far: each writes other values.
     samples: u64,
 }
@@ -81,7 +81,7 @@ impl Suite for Sharing {
     }
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
-        let shared = Shared::new();
+        let shared = SharedElements::new();
         let mut entries = Vec::new();
         for is_update in [false, true] {
             let from = entries.len();
@@ -89,10 +89,10 @@ impl Suite for Sharing {
                 **method == AccessMethod::Memory || context.settings.wants(method.name())
             };
             for &method in AccessMethod::ALL.iter().filter(is_wanted) {
-                if is_update && !method.updates() {
+                if is_update && !method.can_update() {
                     continue;
                 }
-                let turn = Turn { method, is_update };
+                let turn = SharingRow { method, is_update };
                 let (absent, failed) = match shared.unavailability(method) {
                     Some(unavailability) if unavailability.is_failure => {
                         (None, Some(unavailability.words.clone()))
@@ -123,7 +123,7 @@ impl Suite for Sharing {
     }
 
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
-        if signals::stopped() {
+        if signals::is_stopped() {
             return Err(Error::Interrupted);
         }
         let missing = || Error::output("sharing", "there is no such row");
@@ -132,18 +132,19 @@ impl Suite for Sharing {
         self.samples += 1;
         let round_ns = if context.settings.quick { ROUND_NS_QUICK } else { ROUND_NS };
         let figures = if turn.is_update {
-            let timing = &mut |pass: &mut dyn FnMut() -> _| timed(round_ns, pass);
-            let figures = shared.update(turn.method, self.samples, timing)?;
+            let timing = &mut |pass: &mut dyn FnMut() -> _| time_passes(round_ns, pass);
+            let figures = shared.update_elements(turn.method, self.samples, timing)?;
             shared.check_updated(turn.method)?;
             figures
         } else {
-            shared.write(turn.method, self.samples)?;
-            shared.read(turn.method, &mut |pass| timed(round_ns, pass))?
+            shared.write_values(turn.method, self.samples)?;
+            shared.read_elements(turn.method, &mut |pass| time_passes(round_ns, pass))?
         };
         let mut sorted = figures;
         sorted.sort_by(f64::total_cmp);
         let figure = *sorted.get(sorted.len() / 2).ok_or_else(missing)?;
-        let histogram = sorted.into_iter().map(|figure| (rounded(figure), 1)).collect();
+        let histogram =
+            sorted.into_iter().map(|figure| (round_to_three_digits(figure), 1)).collect();
         Ok(Sample { figure, histogram, ..Sample::default() })
     }
 
@@ -153,7 +154,7 @@ impl Suite for Sharing {
 }
 
 /// Rounds to three digits: single times differ by more.
-fn rounded(figure: f64) -> f64 {
+fn round_to_three_digits(figure: f64) -> f64 {
     if figure <= 0.0 {
         return figure;
     }
@@ -163,7 +164,7 @@ fn rounded(figure: f64) -> f64 {
 
 /// Times passes over all elements until the time is over: ns of an element, by groups of passes. A
 /// pass may return its own figure, in ns of an element; else it is the thread's time on its CPU.
-fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
+fn time_passes(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result<Vec<f64>> {
     let mut passes = 1;
     // The first passes do not count: how many make a group.
     loop {
@@ -191,15 +192,15 @@ fn timed(round_ns: u64, pass: &mut dyn FnMut() -> Result<Option<f64>>) -> Result
 }
 
 /// Returns the goals for sharing. Reported, never asserted.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
-    let ns = |method: AccessMethod| ByRound::of(suite.row(method.name(), READ));
+pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
+    let ns = |method: AccessMethod| FiguresByRound::of(suite.row(method.name(), READ));
     let bar = |of: &str, method| {
-        let what = format!("{of} by mmap: bpf(2) takes {TIMES:.0} times as long");
-        least(
+        let what = format!("{of} by mmap: bpf(2) takes {MMAP_RATIO_MIN:.0} times as long");
+        bar_at_least(
             &what,
             ns(AccessMethod::Syscall).over(&ns(method)).estimate(),
-            TIMES,
-            Form::of(0, "times"),
+            MMAP_RATIO_MIN,
+            FigureFormat::of(0, "times"),
         )
     };
     vec![
@@ -211,14 +212,14 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
 #[cfg(test)]
 mod tests {
     use trackway_bench_engine::results::Verdict;
-    use trackway_bench_engine::results::fixtures::{steady, suite};
+    use trackway_bench_engine::results::fixtures::{steady_row, suite_of_rows};
 
     use super::*;
 
     #[test]
     fn bars_are_about_how_elements_are_read() {
-        let rows = [steady("bpf-syscall", READ, 555.0), steady("mmap", READ, 0.7)];
-        let bars = bars(&suite(rows));
+        let rows = [steady_row("bpf-syscall", READ, 555.0), steady_row("mmap", READ, 0.7)];
+        let bars = judge_goals(&suite_of_rows(rows));
         assert_eq!(bars[0].measured, "793 times (793 to 793)");
         assert_eq!(
             [bars[0].verdict, bars[1].verdict],
@@ -230,20 +231,27 @@ mod tests {
     #[test]
     fn groups_are_long_enough_for_the_clock_and_wrong_passes_end_them() {
         let mut passes = 0;
-        let figures = timed(0, &mut || {
+        let figures = time_passes(0, &mut || {
             passes += 1;
             Ok(None)
         });
         assert_eq!(figures.expect("figures").len(), *GROUPS.start());
         assert!(passes > 100, "{passes} passes of nothing");
-        let said = timed(0, &mut || Ok(Some(2.5))).expect("figures");
+        let said = time_passes(0, &mut || Ok(Some(2.5))).expect("figures");
         assert_eq!(said, [2.5; 5]);
-        timed(0, &mut || Err(Error::output("it", "a wrong value"))).unwrap_err();
+        time_passes(0, &mut || Err(Error::output("it", "a wrong value"))).unwrap_err();
     }
 
     #[test]
     fn figures_have_three_digits() {
-        assert_eq!((rounded(555.4), rounded(0.0), rounded(12_345.0)), (555.0, 0.0, 12_300.0));
-        assert!((rounded(0.71234) - 0.712).abs() < 1e-12);
+        assert_eq!(
+            (
+                round_to_three_digits(555.4),
+                round_to_three_digits(0.0),
+                round_to_three_digits(12_345.0)
+            ),
+            (555.0, 0.0, 12_300.0)
+        );
+        assert!((round_to_three_digits(0.71234) - 0.712).abs() < 1e-12);
     }
 }

@@ -8,23 +8,23 @@ mod written;
 
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Mode, Payload, Plan};
+use trackway_bench_engine::case::{BatchPlan, BufferState, Case, Payload};
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload;
 use trackway_bench_engine::host::workspace::has;
-use trackway_bench_engine::ratios::at_most;
-use trackway_bench_engine::ratios::{ByRound, Form, most};
+use trackway_bench_engine::ratios::counted_bar_at_most;
+use trackway_bench_engine::ratios::{FigureFormat, FiguresByRound, bar_at_most};
 use trackway_bench_engine::results::{Account, Bar, SuiteRows, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 use trackway_bench_engine::tracer::{Availability, Tracer};
 
 use crate::tracers::{self, Trackway, name, paced_arguments};
-use written::{ONCE, Written, bytes_of, sample};
+use written::{CONSTANT_BYTES, WrittenTrace, bytes_on_disk, sample_of_traces};
 
 /// Its name.
-const NAME: &str = "size";
+const SUITE_NAME: &str = "size";
 /// Events of a batch, and the rest after it in µs, so that no recorder loses any.
 const BATCH_EVENTS: u64 = 2500;
 const REST_US: u64 = 1000;
@@ -38,19 +38,19 @@ const TEXT: &str = "babeltrace2-text";
 const AMONG_MANY: &str = "u32, after 30 others";
 
 /// Tracers that write files, and their modes in which they keep everything.
-const WRITERS: [(&str, Mode); 8] = [
-    (name::TRACKWAY, Mode::Steady),
-    (name::TRACKWAY_PRINTF, Mode::Steady),
-    (name::LTTNG, Mode::Steady),
-    (name::TRACEF, Mode::Steady),
-    (name::UFTRACE, Mode::Steady),
-    (name::FTRACE_MARKER, Mode::Producer),
-    (name::FTRACE_UPROBE, Mode::Producer),
-    (name::PERF, Mode::Steady),
+const WRITERS: [(&str, BufferState); 8] = [
+    (name::TRACKWAY, BufferState::Steady),
+    (name::TRACKWAY_PRINTF, BufferState::Steady),
+    (name::LTTNG, BufferState::Steady),
+    (name::TRACEF, BufferState::Steady),
+    (name::UFTRACE, BufferState::Steady),
+    (name::FTRACE_MARKER, BufferState::Producer),
+    (name::FTRACE_UPROBE, BufferState::Producer),
+    (name::PERF, BufferState::Steady),
 ];
 
 /// Returns the cases, each with its name.
-fn cases() -> [(Case, &'static str); 3] {
+fn titled_cases() -> [(Case, &'static str); 3] {
     let record = Case { payload: Payload::Record, ..Case::SIMPLEST };
     [Case::SIMPLEST, record, Case::PRINTF].map(|case| (case, case.payload.title()))
 }
@@ -59,7 +59,7 @@ fn cases() -> [(Case, &'static str); 3] {
 #[derive(Debug, Clone, Copy)]
 struct Row {
     tracer: usize,
-    mode: Mode,
+    mode: BufferState,
     case: Case,
     is_text: bool,
     /// True if numbers are written as digits: later ones have more of them, so that the constant
@@ -77,7 +77,7 @@ pub(crate) struct Size {
 impl Suite for Size {
     fn about(&self) -> About {
         About {
-            name: NAME,
+            name: SUITE_NAME,
             title: "Bytes on disk of an event",
             repeats: "design, bars",
             unit: Unit::BytesPerEvent,
@@ -95,19 +95,19 @@ impl Suite for Size {
 
     fn enter(&mut self, context: &SuiteContext<'_>) -> Result<Vec<Entry>> {
         let mut entries = Vec::new();
-        for tracer in tracers::all() {
+        for tracer in tracers::all_tracers() {
             let writer = WRITERS.iter().find(|writer| writer.0 == tracer.name());
             let Some(&(name, mode)) = writer else { continue };
-            if context.settings.wants(name) || is_ours(name) {
-                self.add(context, tracer, mode, &cases(), &mut entries)?;
+            if context.settings.wants(name) || is_trackway(name) {
+                self.add_rows(context, tracer, mode, &titled_cases(), &mut entries)?;
             }
             if name == name::TRACKWAY {
                 let many = Box::new(Trackway::among_many());
-                self.add(context, many, mode, &[(Case::SIMPLEST, AMONG_MANY)], &mut entries)?;
+                self.add_rows(context, many, mode, &[(Case::SIMPLEST, AMONG_MANY)], &mut entries)?;
             }
         }
         // Rows of text come last.
-        let (rows, mut entries) = last_text(std::mem::take(&mut self.rows), entries);
+        let (rows, mut entries) = move_text_last(std::mem::take(&mut self.rows), entries);
         self.rows = rows;
         self.add_control(&mut entries);
         set_baselines(&mut entries);
@@ -117,11 +117,11 @@ impl Suite for Size {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let row = self.rows[row];
         let tracer = self.tracers[row.tracer].as_mut();
-        let few = row.write(tracer, context, BATCHES)?;
-        let many = row.write(tracer, context, BATCHES * TIMES)?;
-        let mut found = sample(tracer.name(), &few, &many)?;
+        let few = row.write_trace(tracer, context, BATCHES)?;
+        let many = row.write_trace(tracer, context, BATCHES * TIMES)?;
+        let mut found = sample_of_traces(tracer.name(), &few, &many)?;
         if row.has_digits {
-            found.extra.retain(|extra| extra.0 != ONCE);
+            found.extra.retain(|extra| extra.0 != CONSTANT_BYTES);
         }
         Ok(found)
     }
@@ -137,11 +137,11 @@ impl Suite for Size {
 
 impl Size {
     /// Rows of a tracer.
-    fn add(
+    fn add_rows(
         &mut self,
         context: &SuiteContext<'_>,
         mut tracer: Box<dyn Tracer>,
-        mode: Mode,
+        mode: BufferState,
         cases: &[(Case, &str)],
         entries: &mut Vec<Entry>,
     ) -> Result<()> {
@@ -149,14 +149,14 @@ impl Size {
         let name = tracer.name();
         for &(case, title) in cases.iter().filter(|(case, _)| tracer.supports(case)) {
             // Trackway's traces are also read.
-            let is_read = is_ours(name) && title != AMONG_MANY && context.settings.wants(TEXT);
+            let is_read = is_trackway(name) && title != AMONG_MANY && context.settings.wants(TEXT);
             let texts: &[bool] = if is_read { &[false, true] } else { &[false] };
             for &is_text in texts {
                 let tracer = if is_text { TEXT } else { name };
                 let mut entry = Entry {
                     tracer: tracer.to_owned(),
                     case: title.to_owned(),
-                    command: format!("trackway bench {NAME} --tracers {tracer}"),
+                    command: format!("trackway bench {SUITE_NAME} --tracers {tracer}"),
                     ..ready.clone()
                 };
                 if is_text && !has("babeltrace2") {
@@ -196,12 +196,12 @@ fn set_up(context: &SuiteContext<'_>, tracer: &mut dyn Tracer) -> Result<Entry> 
 }
 
 /// Returns true if the tracer is the baseline.
-fn is_ours(name: &str) -> bool {
+fn is_trackway(name: &str) -> bool {
     [name::TRACKWAY, name::TRACKWAY_PRINTF].contains(&name)
 }
 
 /// Rows and entries with those of text at the end.
-fn last_text(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
+fn move_text_last(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
     let both = rows.into_iter().zip(entries);
     let (text, others): (Vec<_>, Vec<_>) = both.partition(|one| one.0.is_text);
     others.into_iter().chain(text).unzip()
@@ -212,38 +212,39 @@ fn last_text(rows: Vec<Row>, entries: Vec<Entry>) -> (Vec<Row>, Vec<Entry>) {
 fn set_baselines(entries: &mut [Entry]) {
     for at in 0..entries.len() {
         let entry = &entries[at];
-        let is_it =
-            |one: &Entry| is_ours(&one.tracer) && one.case == entry.case && one.can_be_measured();
-        let ours = entries.iter().position(is_it).filter(|_| !is_ours(&entry.tracer));
+        let is_it = |one: &Entry| {
+            is_trackway(&one.tracer) && one.case == entry.case && one.can_be_measured()
+        };
+        let ours = entries.iter().position(is_it).filter(|_| !is_trackway(&entry.tracer));
         entries[at].baseline = entry.baseline.or(ours);
     }
 }
 
 impl Row {
     /// Writes a trace of a number of batches.
-    fn write(
+    fn write_trace(
         self,
         tracer: &mut dyn Tracer,
         context: &SuiteContext<'_>,
         batches: u32,
-    ) -> Result<Written> {
+    ) -> Result<WrittenTrace> {
         let workspace = context.workspace;
-        let plan = Plan { warm_up: 0, batches };
+        let plan = BatchPlan { warm_up: 0, batches };
         let pace = (BATCH_EVENTS, REST_US);
         let arguments = paced_arguments(self.case.payload.work(), &self.case, &plan, pace);
         let output = tracer.emit(workspace, &self.case, self.mode, &arguments)?;
-        let emitted = workload::emitted_by_thread(&workload::batches(&output)?);
+        let emitted = workload::count_events_by_thread(&workload::parse_batches(&output)?);
         let account = tracer.account(workspace, &emitted)?;
         let account = account.ok_or_else(|| Error::output(tracer.name(), "it says nothing"))?;
         let output = tracer.output(workspace);
         let output = output.ok_or_else(|| Error::output(tracer.name(), "it writes no files"))?;
         if !self.is_text {
-            return Ok(Written { bytes: bytes_of(&output, 0)?, account });
+            return Ok(WrittenTrace { bytes: bytes_on_disk(&output, 0)?, account });
         }
         let mut command = Command::new("babeltrace2");
         let text = child::run(command.arg(&output), TEXT)?.stdout;
         let (bytes, lines) = (text.len() as u64, text.lines().count() as u64);
-        Ok(Written { bytes, account: Account { recorded: lines, record_bytes: 0, ..account } })
+        Ok(WrittenTrace { bytes, account: Account { recorded: lines, record_bytes: 0, ..account } })
     }
 }
 
@@ -253,32 +254,32 @@ const RECORD_BYTES: f64 = 8.0;
 const LATER_RECORD_BYTES: f64 = 10.0;
 
 /// Returns Trackway's goals that this suite shows.
-pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
+pub(crate) fn judge_goals(suite: &SuiteRows) -> Vec<Bar> {
     let one = Case::SIMPLEST.payload.title();
     // The long header, once in many records, is not part of the goal.
     let round = |bytes: f64| (bytes * 100.0).round() / 100.0;
     let ours = |case: &str| suite.row(name::TRACKWAY, case).filter(|row| row.spread.is_some());
     let record = |case: &str| ours(case).and_then(|row| row.bytes_per_event).map(round);
-    let on_disk = |tracer: &str| ByRound::of(suite.row(tracer, one));
+    let on_disk = |tracer: &str| FiguresByRound::of(suite.row(tracer, one));
     let words = |bytes: f64| format!("{bytes:.2}");
     vec![
-        at_most(
+        counted_bar_at_most(
             &format!("record of an event with one u32: at most {RECORD_BYTES} bytes"),
             record(one),
             RECORD_BYTES,
             words,
         ),
-        at_most(
+        counted_bar_at_most(
             &format!("the same after thirty other kinds: at most {LATER_RECORD_BYTES} bytes"),
             record(AMONG_MANY),
             LATER_RECORD_BYTES,
             words,
         ),
-        most(
+        bar_at_most(
             "on disk, with packets and all: less than LTTng-UST's",
             on_disk(name::TRACKWAY).over(&on_disk(name::LTTNG)).estimate(),
             1.0,
-            Form::PART,
+            FigureFormat::PART,
         ),
     ]
 }
@@ -287,7 +288,7 @@ pub(crate) fn bars(suite: &SuiteRows) -> Vec<Bar> {
 mod tests {
     use trackway_bench_engine::results::Row as Figures;
     use trackway_bench_engine::results::Verdict;
-    use trackway_bench_engine::results::fixtures::{steady, suite};
+    use trackway_bench_engine::results::fixtures::{steady_row, suite_of_rows};
 
     use super::*;
 
@@ -312,10 +313,12 @@ mod tests {
 
     #[test]
     fn bars_are_of_records_and_of_files() {
-        let ours = Figures { bytes_per_event: Some(8.004), ..steady(name::TRACKWAY, "u32", 8.02) };
+        let ours =
+            Figures { bytes_per_event: Some(8.004), ..steady_row(name::TRACKWAY, "u32", 8.02) };
         let later =
-            Figures { bytes_per_event: Some(10.3), ..steady(name::TRACKWAY, AMONG_MANY, 10.4) };
-        let bars = bars(&suite([ours, later, steady(name::LTTNG, "u32", 10.03)]));
+            Figures { bytes_per_event: Some(10.3), ..steady_row(name::TRACKWAY, AMONG_MANY, 10.4) };
+        let bars =
+            judge_goals(&suite_of_rows([ours, later, steady_row(name::LTTNG, "u32", 10.03)]));
         let found: Vec<(&str, Verdict)> =
             bars.iter().map(|bar| (bar.measured.as_str(), bar.verdict)).collect();
         let expected = [

@@ -10,13 +10,13 @@ use trackway_bench_engine::suite::Sample;
 /// Deepest folder of a trace.
 const DEPTH_MAX: u32 = 8;
 /// Key of the bytes of a trace that are not events.
-pub(super) const ONCE: &str = "bytes once";
+pub(super) const CONSTANT_BYTES: &str = "bytes once";
 /// Its bytes for each event, all in all, of the larger one.
-const ALL: &str = "bytes/event of 100,000, all in all";
+const TOTAL_BYTES_PER_EVENT: &str = "bytes/event of 100,000, all in all";
 
 /// A trace that was written.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Written {
+pub(super) struct WrittenTrace {
     /// All of its files.
     pub(super) bytes: u64,
     /// The account of the events.
@@ -24,7 +24,7 @@ pub(super) struct Written {
 }
 
 /// Bytes of a file, or of all files in a folder and below.
-pub(super) fn bytes_of(path: &Path, depth: u32) -> Result<u64> {
+pub(super) fn bytes_on_disk(path: &Path, depth: u32) -> Result<u64> {
     let what = || format!("cannot look at {path:?}");
     let metadata = fs::symlink_metadata(path).map_err(Error::io(what()))?;
     if !metadata.is_dir() {
@@ -35,13 +35,17 @@ pub(super) fn bytes_of(path: &Path, depth: u32) -> Result<u64> {
     }
     let mut sum = 0;
     for entry in fs::read_dir(path).map_err(Error::io(what()))? {
-        sum += bytes_of(&entry.map_err(Error::io(what()))?.path(), depth + 1)?;
+        sum += bytes_on_disk(&entry.map_err(Error::io(what()))?.path(), depth + 1)?;
     }
     Ok(sum)
 }
 
 /// Computes the straight line through two traces: its slope is the figure.
-pub(super) fn sample(tracer: &str, few: &Written, many: &Written) -> Result<Sample> {
+pub(super) fn sample_of_traces(
+    tracer: &str,
+    few: &WrittenTrace,
+    many: &WrittenTrace,
+) -> Result<Sample> {
     let more = many.account.recorded.saturating_sub(few.account.recorded);
     if more == 0 || many.bytes <= few.bytes {
         let message = format!(
@@ -55,7 +59,7 @@ pub(super) fn sample(tracer: &str, few: &Written, many: &Written) -> Result<Samp
     let mut account = few.account;
     account.add(&many.account);
     let all = many.bytes as f64 / many.account.recorded as f64;
-    let extra = vec![(ONCE, once), (ALL, all)];
+    let extra = vec![(CONSTANT_BYTES, once), (TOTAL_BYTES_PER_EVENT, all)];
     Ok(Sample { figure: slope, account: Some(account), extra, ..Sample::default() })
 }
 
@@ -63,18 +67,30 @@ pub(super) fn sample(tracer: &str, few: &Written, many: &Written) -> Result<Samp
 mod tests {
     use super::*;
 
-    fn written(bytes: u64, recorded: u64) -> Written {
-        Written { bytes, account: Account { emitted: recorded, recorded, ..Account::default() } }
+    fn make_written_trace(bytes: u64, recorded: u64) -> WrittenTrace {
+        WrittenTrace {
+            bytes,
+            account: Account { emitted: recorded, recorded, ..Account::default() },
+        }
     }
 
     #[test]
     fn what_is_there_once_is_told_from_what_each_event_takes() {
-        let found = sample("it", &written(1800, 100), &written(4200, 400)).expect("a line");
+        let found =
+            sample_of_traces("it", &make_written_trace(1800, 100), &make_written_trace(4200, 400))
+                .expect("a line");
         assert_eq!(found.figure, 8.0);
-        assert_eq!(found.extra, [(ONCE, 1000.0), (ALL, 10.5)]);
+        assert_eq!(found.extra, [(CONSTANT_BYTES, 1000.0), (TOTAL_BYTES_PER_EVENT, 10.5)]);
         assert_eq!(found.account.map(|account| account.recorded), Some(500));
         for (few, many) in [((10, 1), (10, 2)), ((10, 2), (20, 2)), ((0, 0), (0, 0))] {
-            assert!(sample("it", &written(few.0, few.1), &written(many.0, many.1)).is_err());
+            assert!(
+                sample_of_traces(
+                    "it",
+                    &make_written_trace(few.0, few.1),
+                    &make_written_trace(many.0, many.1)
+                )
+                .is_err()
+            );
         }
     }
 
@@ -86,9 +102,11 @@ mod tests {
             fs::write(dir.join(file), vec![0; bytes]).expect("a file");
         }
         std::os::unix::fs::symlink("/etc/passwd", dir.join("link")).expect("a link");
-        assert_eq!(bytes_of(&dir, 0).expect("bytes"), 111);
-        assert_eq!(bytes_of(&dir.join("trace/stream"), 0).expect("bytes"), 100);
-        assert!(bytes_of(&dir.join("none"), 0).is_err() && bytes_of(&dir, DEPTH_MAX).is_err());
+        assert_eq!(bytes_on_disk(&dir, 0).expect("bytes"), 111);
+        assert_eq!(bytes_on_disk(&dir.join("trace/stream"), 0).expect("bytes"), 100);
+        assert!(
+            bytes_on_disk(&dir.join("none"), 0).is_err() && bytes_on_disk(&dir, DEPTH_MAX).is_err()
+        );
         fs::remove_dir_all(dir).expect("removed");
     }
 }

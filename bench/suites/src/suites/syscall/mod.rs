@@ -15,10 +15,10 @@ use trackway_bench_engine::stats::{self, Spread};
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
 use crate::tracers::kernel::{
-    Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
+    EventStorage, Job, KernelEvents, KernelTracer, KernelTracers, PROGRAM, TracedRun, Work,
 };
 
-pub(crate) use goals::bars;
+pub(crate) use goals::judge_goals;
 
 /// Batches of a run, of which the first do not count.
 const BATCHES: u64 = 150;
@@ -84,7 +84,7 @@ const RECORDERS: [KernelTracer; 4] = [
 
 /// The measurement of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Turn {
+enum RowKind {
     /// getppid(2): ns of a call.
     Getppid,
     /// openat(2) of a name with a length of [`NAME_BYTES`], by its index: ns of a call.
@@ -95,7 +95,7 @@ enum Turn {
     FlatOut,
 }
 
-impl Turn {
+impl RowKind {
     fn words(self) -> String {
         match self {
             Self::Getppid => GETPPID.to_owned(),
@@ -123,7 +123,7 @@ impl Turn {
 #[derive(Debug, Clone, Copy)]
 struct RowSpec {
     tracer: KernelTracer,
-    turn: Turn,
+    turn: RowKind,
     again: bool,
 }
 
@@ -150,19 +150,19 @@ impl Syscall {
             let absent =
                 self.tracers.as_ref().and_then(|all| all.absence(context.workspace, tracer));
             // An absent tracer has one row.
-            let turns = if absent.is_some() { vec![Turn::Getppid] } else { Turn::of(tracer) };
+            let turns = if absent.is_some() { vec![RowKind::Getppid] } else { RowKind::of(tracer) };
             for turn in turns {
-                entries.push(entry(tracer, turn, absent.clone()));
+                entries.push(build_entry(tracer, turn, absent.clone()));
                 self.rows.push(RowSpec { tracer, turn, again: false });
             }
         }
         let control = Entry {
             tracer: format!("{} again", KernelTracer::Untraced.name()),
             is_control: true,
-            ..entry(KernelTracer::Untraced, Turn::Getppid, None)
+            ..build_entry(KernelTracer::Untraced, RowKind::Getppid, None)
         };
         entries.push(control);
-        let (tracer, turn) = (KernelTracer::Untraced, Turn::Getppid);
+        let (tracer, turn) = (KernelTracer::Untraced, RowKind::Getppid);
         self.rows.push(RowSpec { tracer, turn, again: true });
         entries
     }
@@ -181,29 +181,29 @@ impl Syscall {
         self.rows.iter().map(other).collect()
     }
 
-    fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+    fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<TracedRun> {
         let tracers = self.tracers.as_ref();
         let tracers = tracers.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
         tracers.run(tracer, job)
     }
 
-    fn getppid(&self, context: &SuiteContext<'_>, tracer: KernelTracer) -> Result<Sample> {
-        let less = less(tracer, context.settings);
+    fn sample_getppid(&self, context: &SuiteContext<'_>, tracer: KernelTracer) -> Result<Sample> {
+        let less = call_count_divisor(tracer, context.settings);
         let (events, singles) = ((GETPPID_EVENTS / less).max(10), SINGLES / less);
-        let arguments = words(GETPPID, &[BATCHES, events, singles]);
-        let job = calls(context, &arguments, GETPPID);
+        let arguments = workload_arguments(GETPPID, &[BATCHES, events, singles]);
+        let job = make_calls_job(context, &arguments, GETPPID);
         let ran = self.run(tracer, &job)?;
-        let mut medians = medians(&ran)?;
+        let mut medians = medians_by_name_length(&ran)?;
         let figure = medians.remove(&0).ok_or_else(|| Error::output("workload", "no batches"))?;
         let emitted = 2 * (BATCHES * events + singles);
-        let (histogram, clock_ns) = single_calls(&ran)?;
+        let (histogram, clock_ns) = parse_single_calls(&ran)?;
         let (account, mut extra) = account_and_extras(&ran, emitted);
         extra.extend(clock_ns.map(|ns| (CLOCK, ns)));
         Ok(Sample { figure, histogram, account, extra, ..Sample::default() })
     }
 
     /// Returns the sample of one length; the run's other samples are kept for their rows.
-    fn openat(
+    fn sample_openat(
         &mut self,
         context: &SuiteContext<'_>,
         tracer: KernelTracer,
@@ -214,27 +214,27 @@ impl Syscall {
         if let Some(sample) = self.pending.get_mut(&key).and_then(|pending| pending[at].take()) {
             return Ok(sample);
         }
-        let events = (OPENAT_EVENTS / less(tracer, context.settings)).max(10);
-        let arguments = words("openat", &[BATCHES, events]);
-        let job = calls(context, &arguments, "openat");
+        let events = (OPENAT_EVENTS / call_count_divisor(tracer, context.settings)).max(10);
+        let arguments = workload_arguments("openat", &[BATCHES, events]);
+        let job = make_calls_job(context, &arguments, "openat");
         let ran = self.run(tracer, &job)?;
-        let mut samples = shared(&ran, 2 * BATCHES * events)?;
+        let mut samples = samples_by_name_length(&ran, 2 * BATCHES * events)?;
         let sample = samples[at].take();
         self.pending.insert(key, samples);
         sample.ok_or_else(|| Error::output("workload", "no batches of that length"))
     }
 
-    fn drain(
+    fn sample_drain_rate(
         &self,
         context: &SuiteContext<'_>,
         tracer: KernelTracer,
-        turn: Turn,
+        turn: RowKind,
     ) -> Result<Sample> {
         let ms = if context.settings.quick { DRAIN_MS_QUICK } else { DRAIN_MS };
-        let arguments = if turn == Turn::Paced {
-            words("paced", &[ms * 1000 / PACED_US, PACED_CALLS, PACED_US])
+        let arguments = if turn == RowKind::Paced {
+            workload_arguments("paced", &[ms * 1000 / PACED_US, PACED_CALLS, PACED_US])
         } else {
-            words("for", &[context.cpus as u64, ms])
+            workload_arguments("for", &[context.cpus as u64, ms])
         };
         let program = context.workspace.path(PROGRAM).display().to_string();
         let folder = context.workspace.path("").display().to_string();
@@ -243,19 +243,19 @@ impl Syscall {
         let job = Job {
             events: KernelEvents::OneCall(GETPPID),
             work: Work::WholeCommand(&before, &after),
-            ..calls(context, &[], GETPPID)
+            ..make_calls_job(context, &[], GETPPID)
         };
-        drained(&self.run(tracer, &job)?)
+        sample_of_drain(&self.run(tracer, &job)?)
     }
 }
 
-fn entry(tracer: KernelTracer, turn: Turn, absent: Option<String>) -> Entry {
+fn build_entry(tracer: KernelTracer, turn: RowKind, absent: Option<String>) -> Entry {
     let name = tracer.name();
     Entry {
         tracer: name.to_owned(),
         case: turn.words(),
         x: match turn {
-            Turn::Openat(at) => Some(NAME_BYTES[at] as f64),
+            RowKind::Openat(at) => Some(NAME_BYTES[at] as f64),
             _ => None,
         },
         absent,
@@ -267,27 +267,37 @@ fn entry(tracer: KernelTracer, turn: Turn, absent: Option<String>) -> Entry {
 }
 
 /// Returns the divisor of the number of calls.
-fn less(tracer: KernelTracer, settings: &Settings) -> u64 {
+fn call_count_divisor(tracer: KernelTracer, settings: &Settings) -> u64 {
     let strace = if tracer == KernelTracer::Strace { STRACE_LESS } else { 1 };
     strace * if settings.quick { 5 } else { 1 }
 }
 
-fn words(word: &str, numbers: &[u64]) -> Vec<String> {
+fn workload_arguments(word: &str, numbers: &[u64]) -> Vec<String> {
     [word.to_owned()].into_iter().chain(numbers.iter().map(u64::to_string)).collect()
 }
 
 /// Calls one after another, all system calls being traced.
-fn calls<'a>(context: &SuiteContext<'a>, arguments: &'a [String], call: &'a str) -> Job<'a> {
+fn make_calls_job<'a>(
+    context: &SuiteContext<'a>,
+    arguments: &'a [String],
+    call: &'a str,
+) -> Job<'a> {
     let work = Work::Workload(arguments);
-    Job { workspace: context.workspace, events: KernelEvents::Calls, keep: Keep::Disk, call, work }
+    Job {
+        workspace: context.workspace,
+        events: KernelEvents::Calls,
+        keep: EventStorage::Disk,
+        call,
+        work,
+    }
 }
 
 /// Medians of batches, in ns of a call, by the bytes of names.
-fn medians(ran: &Ran) -> Result<BTreeMap<u64, f64>> {
+fn medians_by_name_length(ran: &TracedRun) -> Result<BTreeMap<u64, f64>> {
     let mut all: BTreeMap<u64, Vec<f64>> = BTreeMap::new();
     for line in ran.stdout.lines().filter(|line| line.starts_with("batch ")) {
         let [bytes, number, events, ns] =
-            trackway_bench_engine::host::workload::numbers(line, "batch")?;
+            trackway_bench_engine::host::workload::parse_numbers(line, "batch")?;
         if number >= WARM_UP && events > 0 {
             all.entry(bytes).or_default().push(ns as f64 / events as f64);
         }
@@ -301,7 +311,7 @@ type Histogram = Vec<(f64, u64)>;
 
 /// Returns the durations of single calls, less the cost of measuring one, and that cost, if the
 /// workload reports it. A rest can be less than zero, by as much as readings of the clock differ.
-fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
+fn parse_single_calls(ran: &TracedRun) -> Result<(Histogram, Option<f64>)> {
     if !ran.stdout.lines().any(|line| line.starts_with("clock ")) {
         return Ok((Vec::new(), None));
     }
@@ -309,14 +319,17 @@ fn single_calls(ran: &Ran) -> Result<(Histogram, Option<f64>)> {
     let clock_ns = clock as f64;
     let mut histogram = Vec::new();
     for line in ran.stdout.lines().filter(|line| line.starts_with("single ")) {
-        let [ns, count] = trackway_bench_engine::host::workload::numbers(line, "single")?;
-        histogram.push((stats::placed(ns as f64 - clock_ns), count));
+        let [ns, count] = trackway_bench_engine::host::workload::parse_numbers(line, "single")?;
+        histogram.push((stats::round_to_place(ns as f64 - clock_ns), count));
     }
     Ok((histogram, Some(clock_ns)))
 }
 
 /// Returns the account of `emitted` events, and the tracer's extra figures.
-fn account_and_extras(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'static str, f64)>) {
+fn account_and_extras(
+    ran: &TracedRun,
+    emitted: u64,
+) -> (Option<Account>, Vec<(&'static str, f64)>) {
     let Some(found) = ran.found else { return (None, Vec::new()) };
     let mut extra = vec![(LOST, found.lost as f64)];
     if let Some(bytes) = found.lttng_bytes {
@@ -330,14 +343,17 @@ fn account_and_extras(ran: &Ran, emitted: u64) -> (Option<Account>, Vec<(&'stati
 
 /// Returns the samples of all lengths. No tracer reports the length of each event: each length gets
 /// an equal part of them.
-fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.len()]> {
+fn samples_by_name_length(
+    ran: &TracedRun,
+    emitted_each: u64,
+) -> Result<[Option<Sample>; NAME_BYTES.len()]> {
     let count = NAME_BYTES.len() as u64;
     let (account, extra) = account_and_extras(ran, emitted_each * count);
     if let Some(account) = account.filter(|account| !account.is_complete()) {
         let message = format!("events do not add up: {}", account.words());
         return Err(Error::output("openat", message));
     }
-    let mut medians = medians(ran)?;
+    let mut medians = medians_by_name_length(ran)?;
     let mut samples = [const { None }; NAME_BYTES.len()];
     for (at, bytes) in NAME_BYTES.iter().enumerate() {
         let Some(figure) = medians.remove(bytes) else { continue };
@@ -357,9 +373,9 @@ fn shared(ran: &Ran, emitted_each: u64) -> Result<[Option<Sample>; NAME_BYTES.le
 /// Returns the rate of events on disk, per second: those written until the program ended, by the
 /// part of the tracer's bytes that was written then. The rest was in buffers, which are written
 /// after the program's time.
-fn drained(ran: &Ran) -> Result<Sample> {
+fn sample_of_drain(ran: &TracedRun) -> Result<Sample> {
     let lines: Vec<&str> = ran.stdout.lines().filter(|line| line.starts_with("emitted ")).collect();
-    let threads = trackway_bench_engine::host::workload::emitted(&lines.join("\n"))?;
+    let threads = trackway_bench_engine::host::workload::parse_emitted(&lines.join("\n"))?;
     let emitted = 2 * threads.iter().map(|thread| thread.events).sum::<u64>();
     let longest_ns = threads.iter().map(|thread| thread.ns).max().unwrap_or(0).max(1);
     let [ns, _, tracers_ns] = ran.numbers("load")?;
@@ -412,15 +428,15 @@ impl Suite for Syscall {
     fn sample(&mut self, context: &SuiteContext<'_>, row: usize) -> Result<Sample> {
         let RowSpec { tracer, turn, again } = self.rows[row];
         match turn {
-            Turn::Getppid => self.getppid(context, tracer),
-            Turn::Openat(at) => self.openat(context, tracer, again, at),
-            Turn::Paced | Turn::FlatOut => self.drain(context, tracer, turn),
+            RowKind::Getppid => self.sample_getppid(context, tracer),
+            RowKind::Openat(at) => self.sample_openat(context, tracer, again, at),
+            RowKind::Paced | RowKind::FlatOut => self.sample_drain_rate(context, tracer, turn),
         }
     }
 
     fn complete(&self, rows: &mut SuiteRows) {
         let added = |rows: &SuiteRows, row: &Row| {
-            goals::of_ftrace(rows, row).map(|estimate| estimate.ratio.median)
+            goals::ratio_to_ftrace(rows, row).map(|estimate| estimate.ratio.median)
         };
         let ratios: Vec<Option<f64>> = rows.rows.iter().map(|row| added(rows, row)).collect();
         for (row, ratio) in rows.rows.iter_mut().zip(ratios) {

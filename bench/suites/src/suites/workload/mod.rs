@@ -12,9 +12,10 @@ use trackway_bench_engine::results::{Account, Unit};
 use trackway_bench_engine::settings::Settings;
 use trackway_bench_engine::suite::{About, Entry, Sample, Suite, SuiteContext};
 
-use crate::tracers::command_tracer::{self, CommandTracer, Known, LTTNG_LIBC, Ust};
+use crate::tracers::command_tracer::{self, CommandOutcome, KnownEvents, LTTNG_LIBC, Ust};
 use crate::tracers::kernel::{
-    BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, KernelTracers, PROGRAM, Ran, Work,
+    BUFFER_KIB, EventStorage, Job, KernelEvents, KernelTracer, KernelTracers, PROGRAM, TracedRun,
+    Work,
 };
 use programs::Program;
 
@@ -28,9 +29,9 @@ enum TracerVariant {
     /// No tracer.
     Untraced,
     /// Kernel events.
-    Kernel(KernelTracer, KernelEvents, Keep),
+    Kernel(KernelTracer, KernelEvents, EventStorage),
     /// The program's calls of the allocator, by the preload helper.
-    Libc(Keep),
+    Libc(EventStorage),
     /// The program's calls of the allocator, by LTTng's wrapper.
     LttngLibc,
 }
@@ -63,39 +64,83 @@ impl AppliesTo {
 const VARIANTS: [(&str, TracerVariant, AppliesTo, bool); 17] = {
     use KernelEvents::{Everything, Sched};
     use KernelTracer::{Bpftrace, FtraceRaw, Perf, Trackway, TrackwayTracefs, TrackwayUser};
-    const fn kernel(tracer: KernelTracer, events: KernelEvents, keep: Keep) -> TracerVariant {
+    const fn kernel_variant(
+        tracer: KernelTracer,
+        events: KernelEvents,
+        keep: EventStorage,
+    ) -> TracerVariant {
         TracerVariant::Kernel(tracer, events, keep)
     }
     [
         ("untraced", TracerVariant::Untraced, AppliesTo::All, true),
-        ("trackway-sched-flight", kernel(Trackway, Sched, Keep::Flight), AppliesTo::All, true),
-        ("trackway-flight", kernel(Trackway, Everything, Keep::Flight), AppliesTo::All, false),
-        ("trackway", kernel(Trackway, Everything, Keep::Disk), AppliesTo::All, true),
-        ("ftrace", kernel(FtraceRaw, Everything, Keep::Disk), AppliesTo::All, true),
-        ("ftrace-flight", kernel(FtraceRaw, Everything, Keep::Flight), AppliesTo::Slides, false),
-        ("perf", kernel(Perf, Everything, Keep::Disk), AppliesTo::Slides, false),
-        ("bpftrace", kernel(Bpftrace, Everything, Keep::Disk), AppliesTo::Hackbench, false),
         (
-            "trackway-tracefs",
-            kernel(TrackwayTracefs, Everything, Keep::Disk),
+            "trackway-sched-flight",
+            kernel_variant(Trackway, Sched, EventStorage::Flight),
+            AppliesTo::All,
+            true,
+        ),
+        (
+            "trackway-flight",
+            kernel_variant(Trackway, Everything, EventStorage::Flight),
+            AppliesTo::All,
+            false,
+        ),
+        (
+            "trackway",
+            kernel_variant(Trackway, Everything, EventStorage::Disk),
+            AppliesTo::All,
+            true,
+        ),
+        ("ftrace", kernel_variant(FtraceRaw, Everything, EventStorage::Disk), AppliesTo::All, true),
+        (
+            "ftrace-flight",
+            kernel_variant(FtraceRaw, Everything, EventStorage::Flight),
             AppliesTo::Slides,
             false,
         ),
-        ("trackway-sched", kernel(Trackway, Sched, Keep::Disk), AppliesTo::Slides, false),
-        ("ftrace-sched", kernel(FtraceRaw, Sched, Keep::Disk), AppliesTo::Slides, false),
-        ("perf-sched", kernel(Perf, Sched, Keep::Disk), AppliesTo::Slides, false),
-        ("trackway-libc-flight", TracerVariant::Libc(Keep::Flight), AppliesTo::Allocating, false),
-        ("trackway-libc", TracerVariant::Libc(Keep::Disk), AppliesTo::Allocating, true),
+        ("perf", kernel_variant(Perf, Everything, EventStorage::Disk), AppliesTo::Slides, false),
+        (
+            "bpftrace",
+            kernel_variant(Bpftrace, Everything, EventStorage::Disk),
+            AppliesTo::Hackbench,
+            false,
+        ),
+        (
+            "trackway-tracefs",
+            kernel_variant(TrackwayTracefs, Everything, EventStorage::Disk),
+            AppliesTo::Slides,
+            false,
+        ),
+        (
+            "trackway-sched",
+            kernel_variant(Trackway, Sched, EventStorage::Disk),
+            AppliesTo::Slides,
+            false,
+        ),
+        (
+            "ftrace-sched",
+            kernel_variant(FtraceRaw, Sched, EventStorage::Disk),
+            AppliesTo::Slides,
+            false,
+        ),
+        ("perf-sched", kernel_variant(Perf, Sched, EventStorage::Disk), AppliesTo::Slides, false),
+        (
+            "trackway-libc-flight",
+            TracerVariant::Libc(EventStorage::Flight),
+            AppliesTo::Allocating,
+            false,
+        ),
+        ("trackway-libc", TracerVariant::Libc(EventStorage::Disk), AppliesTo::Allocating, true),
         ("lttng-ust-libc", TracerVariant::LttngLibc, AppliesTo::Allocating, false),
         (
             "trackway-user-kernel-flight",
-            kernel(TrackwayUser, Everything, Keep::Flight),
+            kernel_variant(TrackwayUser, Everything, EventStorage::Flight),
             AppliesTo::Allocating,
             false,
         ),
         (
             "trackway-user-kernel",
-            kernel(TrackwayUser, Everything, Keep::Disk),
+            kernel_variant(TrackwayUser, Everything, EventStorage::Disk),
             AppliesTo::Allocating,
             false,
         ),
@@ -129,7 +174,7 @@ impl Workload {
                 self.kernel.as_ref().and_then(|all| all.absence(workspace, tracer))
             }
             TracerVariant::Libc(_) => {
-                let missing = command_tracer::helper(&workspace.tools).is_none();
+                let missing = command_tracer::find_preload_helper(&workspace.tools).is_none();
                 missing.then(|| command_tracer::NO_HELPER.to_owned())
             }
             TracerVariant::LttngLibc => Ust::absence_of_libc(workspace),
@@ -156,60 +201,60 @@ impl Workload {
         context: &SuiteContext<'_>,
         program: &Program,
         variant: TracerVariant,
-    ) -> Result<Ended> {
+    ) -> Result<RunOutcome> {
         let workspace = context.workspace;
         let (before, behind) = program.words(workspace, PROGRAM);
         let with = |pids: &str| [&before, &[pids.to_owned()][..], &behind].concat();
         let buffer = BUFFER_KIB << 10;
         match variant {
             TracerVariant::Untraced => {
-                self.kernel(context, KernelTracer::Untraced, &before, &behind, None)
+                self.run_kernel_tracer(context, KernelTracer::Untraced, &before, &behind, None)
             }
             TracerVariant::Kernel(tracer, events, keep) => {
-                self.kernel(context, tracer, &before, &behind, Some((events, keep)))
+                self.run_kernel_tracer(context, tracer, &before, &behind, Some((events, keep)))
             }
             TracerVariant::Libc(keep) => {
                 let options: &[&str] = match keep {
-                    Keep::Disk => &["--preload", "libc"],
-                    Keep::Flight => &["--preload", "libc", "--flight-recorder"],
+                    EventStorage::Disk => &["--preload", "libc"],
+                    EventStorage::Flight => &["--preload", "libc", "--flight-recorder"],
                 };
-                let known = Known::Marks(keep);
-                command_tracer::trackway(workspace, options, buffer, &with("0"), known)
-                    .map(Ended::of)
+                let known = KnownEvents::Marks(keep);
+                command_tracer::record_with_trackway(workspace, options, buffer, &with("0"), known)
+                    .map(RunOutcome::of)
             }
             TracerVariant::LttngLibc => {
                 let ust = self.ust.as_ref();
                 let ust = ust.ok_or_else(|| Error::output("lttng-sessiond", "is not running"))?;
                 let words = with(&ust.processes());
                 let session = ("lttng_ust_libc:*", Some(LTTNG_LIBC), buffer);
-                let known = Known::Marks(Keep::Disk);
-                ust.record(workspace, session, &words, known).map(Ended::of)
+                let known = KnownEvents::Marks(EventStorage::Disk);
+                ust.record(workspace, session, &words, known).map(RunOutcome::of)
             }
         }
     }
 
-    fn kernel(
+    fn run_kernel_tracer(
         &self,
         context: &SuiteContext<'_>,
         tracer: KernelTracer,
         before: &[String],
         behind: &[String],
-        what: Option<(KernelEvents, Keep)>,
-    ) -> Result<Ended> {
+        what: Option<(KernelEvents, EventStorage)>,
+    ) -> Result<RunOutcome> {
         let kernel = self.kernel.as_ref();
         let kernel = kernel.ok_or_else(|| Error::output(tracer.name(), "it is not set up"))?;
-        let (events, keep) = what.unwrap_or((KernelEvents::Sched, Keep::Disk));
+        let (events, keep) = what.unwrap_or((KernelEvents::Sched, EventStorage::Disk));
         let work = Work::WholeCommand(before, behind);
         let job = Job { workspace: context.workspace, events, keep, call: "", work };
         let ran = kernel.run(tracer, &job)?;
         let account = ran.account_of_marks(tracer, events, keep)?;
         let events = ran.events();
-        Ok(Ended { stdout: ran.stdout, account, events })
+        Ok(RunOutcome { stdout: ran.stdout, account, events })
     }
 }
 
 /// The result of a run.
-struct Ended {
+struct RunOutcome {
     stdout: String,
     /// The account of the marks.
     account: Option<Account>,
@@ -217,17 +262,17 @@ struct Ended {
     events: u64,
 }
 
-impl Ended {
-    fn of(whole: CommandTracer) -> Self {
-        let CommandTracer { finished, account, events } = whole;
+impl RunOutcome {
+    fn of(whole: CommandOutcome) -> Self {
+        let CommandOutcome { finished, account, events } = whole;
         Self { stdout: finished.stdout, account: Some(account), events }
     }
 
     fn sample(self, program: &Program) -> Result<Sample> {
-        let ran = Ran { stdout: self.stdout, ..Ran::default() };
+        let ran = TracedRun { stdout: self.stdout, ..TracedRun::default() };
         let [ns, _, tracers_ns] = ran.numbers("load")?;
         let ns = ns.max(1);
-        let figure = programs::figure(program.figure_source, &ran.stdout, ns)?;
+        let figure = programs::parse_figure(program.figure_source, &ran.stdout, ns)?;
         let extra = self.account.iter().flat_map(|_| {
             let seconds = ns as f64 / 1e9;
             [
@@ -263,7 +308,7 @@ impl Suite for Workload {
         context.progress.show_step("workload: setting up");
         let (workspace, quick) = (context.workspace, context.settings.quick);
         self.kernel = Some(KernelTracers::set_up(workspace)?);
-        self.programs = programs::all(workspace, quick)?;
+        self.programs = programs::make_programs(workspace, quick)?;
         if quick {
             self.programs.retain(|program| QUICK.contains(&program.name));
         }
@@ -336,14 +381,14 @@ mod tests {
 
     #[test]
     fn a_runs_events_and_its_recorders_time_are_told_each_second() {
-        let program = programs::tests::plain();
+        let program = programs::tests::make_plain_program();
         let account = Account { emitted: 8, recorded: 8, ..Account::default() };
         let stdout = "noise\nload 500000000 1 250000000\n".to_owned();
-        let ended = Ended { stdout, account: Some(account), events: 3000 };
+        let ended = RunOutcome { stdout, account: Some(account), events: 3000 };
         let sample = ended.sample(&program).expect("a sample");
         assert_eq!(sample.figure, 500.0);
         assert_eq!(sample.extra, [(RECORDER, 50.0), (EVENTS, 6000.0)]);
-        let silent = Ended { stdout: "nothing".to_owned(), account: None, events: 0 };
+        let silent = RunOutcome { stdout: "nothing".to_owned(), account: None, events: 0 };
         assert!(silent.sample(&program).is_err());
     }
 }

@@ -82,13 +82,13 @@ impl Program {
             unit: Unit::Ms,
             figure_source: FigureSource::Nothing,
             server: None,
-            command: words(command),
+            command: split_words(command),
             absent: None,
         }
     }
 
-    fn served(self, port: u16, server: &str) -> Self {
-        Self { server: Some((port, words(server))), ..self }
+    fn with_server(self, port: u16, server: &str) -> Self {
+        Self { server: Some((port, split_words(server))), ..self }
     }
 
     fn with_figure(self, figure_source: FigureSource) -> Self {
@@ -101,18 +101,18 @@ impl Program {
     }
 
     /// Sets the first reason that holds.
-    fn absent(self, reasons: &[(bool, &str)]) -> Self {
+    fn with_absence(self, reasons: &[(bool, &str)]) -> Self {
         let reason = reasons.iter().find(|(is_missing, _)| *is_missing);
         Self { absent: reason.map(|(_, reason)| (*reason).to_owned()), ..self }
     }
 }
 
-fn words(text: &str) -> Vec<String> {
+fn split_words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
 /// Returns all programs, with their files in the scratch folder.
-pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
+pub(super) fn make_programs(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
     workspace.compile(SERVED, &[])?;
     let mut network = Command::new(workspace.path(SERVED));
     let network = child::run(network.arg("try"), "a network of its own").is_err();
@@ -122,7 +122,7 @@ pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
     let folder = |name: &str| workspace.path(name).display().to_string();
     let mut programs = vec![
         Program::of("hackbench", &format!("hackbench -g {cpus} -l {}", many(200, 60)))
-            .absent(&[(!has("hackbench"), "hackbench is not installed (Debian: rt-tests)")]),
+            .with_absence(&[(!has("hackbench"), "hackbench is not installed (Debian: rt-tests)")]),
         Program::of(
             "stress-ng",
             &format!(
@@ -130,25 +130,25 @@ pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
                 cpus * many(200, 50)
             ),
         )
-        .absent(&[(!has("stress-ng"), "stress-ng is not installed")]),
-        compiler(workspace)?,
-        web_server(workspace, many(5000, 1500))?.absent(&[
+        .with_absence(&[(!has("stress-ng"), "stress-ng is not installed")]),
+        make_compiler_program(workspace)?,
+        make_web_server_program(workspace, many(5000, 1500))?.with_absence(&[
             (!Path::new("/usr/sbin/apache2").is_file(), "apache2 is not installed (apache2-bin)"),
             (!has("ab"), "ab is not installed (Debian: apache2-utils)"),
             (!Path::new(WEB_ROOT).join(WEB_FILE).is_file(), "apache2 has no file to serve"),
             no_network,
         ]),
-        redis(many(12_000, 5000), no_network),
-        sqlite(workspace, many(60_000, 20_000))?
-            .absent(&[(!has("sqlite3"), "sqlite3 is not installed")]),
+        make_redis_program(many(12_000, 5000), no_network),
+        make_sqlite_program(workspace, many(60_000, 20_000))?
+            .with_absence(&[(!has("sqlite3"), "sqlite3 is not installed")]),
     ];
     if !quick {
         let needs = |program: &'static str, words: &'static str| (!has(program), words);
         programs.push(
             Program::of("tbench", &format!("tbench -t 2 -c {DBENCH_LOAD} {cpus} 127.0.0.1"))
                 .with_figure(FigureSource::Throughput)
-                .served(TBENCH_PORT, "/usr/bin/tbench_srv tbench_srv")
-                .absent(&[
+                .with_server(TBENCH_PORT, "/usr/bin/tbench_srv tbench_srv")
+                .with_absence(&[
                     needs("tbench", "tbench is not installed (Debian: dbench)"),
                     (!Path::new("/usr/bin/tbench_srv").is_file(), "tbench_srv is not installed"),
                     no_network,
@@ -159,7 +159,7 @@ pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
         programs.push(
             Program::of("dbench", &format!("dbench -t 2 -D {data} -c {DBENCH_LOAD} {cpus}"))
                 .with_figure(FigureSource::Throughput)
-                .absent(&[needs("dbench", "dbench is not installed")]),
+                .with_absence(&[needs("dbench", "dbench is not installed")]),
         );
     }
     Ok(programs)
@@ -167,7 +167,7 @@ pub(super) fn all(workspace: &Workspace, quick: bool) -> Result<Vec<Program>> {
 
 /// Makes the program of a compiler: several files, compiled and linked by one command, by
 /// short-lived processes that compute.
-fn compiler(workspace: &Workspace) -> Result<Program> {
+fn make_compiler_program(workspace: &Workspace) -> Result<Program> {
     let mut command =
         format!("cc -O1 -fPIC -shared -o {}", workspace.path("compiled.so").display());
     for number in 0..C_FILES {
@@ -175,7 +175,8 @@ fn compiler(workspace: &Workspace) -> Result<Program> {
         fs::write(&path, c_source(number)).map_err(Error::io(format!("cannot write {path:?}")))?;
         let _ = write!(command, " {}", path.display());
     }
-    Ok(Program::of("compiler", &command).absent(&[(!has("cc"), "no C compiler is installed")]))
+    Ok(Program::of("compiler", &command)
+        .with_absence(&[(!has("cc"), "no C compiler is installed")]))
 }
 
 /// Returns C code that needs no header.
@@ -201,7 +202,7 @@ fn c_source(file: usize) -> String {
 
 /// Makes the program of Apache, as one process with threads, that serves one file to eight
 /// connections.
-fn web_server(workspace: &Workspace, requests: usize) -> Result<Program> {
+fn make_web_server_program(workspace: &Workspace, requests: usize) -> Result<Program> {
     let folder = workspace.path("web");
     fs::create_dir_all(&folder).map_err(Error::io("cannot make a folder for apache2"))?;
     let path = folder.join("httpd.conf");
@@ -217,12 +218,12 @@ fn web_server(workspace: &Workspace, requests: usize) -> Result<Program> {
     fs::write(&path, configuration).map_err(Error::io("cannot configure apache2"))?;
     let load = format!("ab -q -k -n {requests} -c 8 http://127.0.0.1:{WEB_PORT}/{WEB_FILE}");
     let server = format!("/usr/sbin/apache2 apache2 -X -f {}", path.display());
-    Ok(Program::of("apache2", &load).with_figure(FigureSource::Ab).served(WEB_PORT, &server))
+    Ok(Program::of("apache2", &load).with_figure(FigureSource::Ab).with_server(WEB_PORT, &server))
 }
 
 /// Makes the program of Redis, whose server is the same executable as its tools, and differs in the
 /// name by which it is started.
-fn redis(requests: usize, no_network: (bool, &str)) -> Program {
+fn make_redis_program(requests: usize, no_network: (bool, &str)) -> Program {
     let executables = ["/usr/bin/redis-server", "/usr/bin/redis-check-rdb"];
     let executable = executables.into_iter().find(|path| Path::new(path).is_file());
     let server = format!(
@@ -231,17 +232,18 @@ fn redis(requests: usize, no_network: (bool, &str)) -> Program {
         executable.unwrap_or(executables[0])
     );
     let load = format!("redis-benchmark -p {REDIS_PORT} -n {requests} -c 8 -t set,get --csv");
-    Program::of("redis", &load).with_figure(FigureSource::Redis).served(REDIS_PORT, &server).absent(
-        &[
+    Program::of("redis", &load)
+        .with_figure(FigureSource::Redis)
+        .with_server(REDIS_PORT, &server)
+        .with_absence(&[
             (executable.is_none(), "redis-server is not installed (Debian: redis-tools)"),
             (!has("redis-benchmark"), "redis-benchmark is not installed (Debian: redis-tools)"),
             no_network,
-        ],
-    )
+        ])
 }
 
 /// Makes the program of SQLite: a table, an index and a join, in a file.
-fn sqlite(workspace: &Workspace, rows: usize) -> Result<Program> {
+fn make_sqlite_program(workspace: &Workspace, rows: usize) -> Result<Program> {
     let script = workspace.path("work.sql");
     let text = format!(
         "PRAGMA synchronous = OFF;\nDROP TABLE IF EXISTS words;\n\
@@ -258,7 +260,7 @@ fn sqlite(workspace: &Workspace, rows: usize) -> Result<Program> {
 }
 
 /// Returns a program's figure, from its output and duration.
-pub(super) fn figure(figure_source: FigureSource, stdout: &str, ns: u64) -> Result<f64> {
+pub(super) fn parse_figure(figure_source: FigureSource, stdout: &str, ns: u64) -> Result<f64> {
     let figure = match figure_source {
         FigureSource::Nothing => Some(ns as f64 / 1e6),
         FigureSource::Throughput => {
@@ -298,13 +300,13 @@ pub(super) mod tests {
     use super::*;
 
     /// Makes a program whose figure is its duration.
-    pub(in crate::suites::workload) fn plain() -> Program {
+    pub(in crate::suites::workload) fn make_plain_program() -> Program {
         Program::of("true", "true")
     }
 
     #[test]
     fn figures_are_what_programs_say() {
-        let of = |figure_source, text: &str| figure(figure_source, text, 1_500_000).ok();
+        let of = |figure_source, text: &str| parse_figure(figure_source, text, 1_500_000).ok();
         assert_eq!(of(FigureSource::Nothing, ""), Some(1.5));
         let tbench = " Flush 8 0.1\n\nThroughput 268.517 MB/sec  2 clients  2 procs\n";
         assert_eq!(of(FigureSource::Throughput, tbench), Some(268.517));
@@ -320,20 +322,21 @@ pub(super) mod tests {
 
     #[test]
     fn servers_are_run_with_their_words_counted() {
-        let workspace = Workspace::at("trackway".into());
-        let program = Program::of("web", "ab -n 5").served(80, "/bin/server server -X");
+        let workspace = Workspace::for_executable("trackway".into());
+        let program = Program::of("web", "ab -n 5").with_server(80, "/bin/server server -X");
         let (before, behind) = program.words(&workspace, "kernel");
         assert_eq!(before, ["served"]);
         assert_eq!(behind, ["80", "3", "/bin/server", "server", "-X", "ab", "-n", "5"]);
         let (before, behind) = Program::of("true", "true").words(&workspace, "kernel");
-        assert_eq!((before, behind), (words("kernel load"), words("true")));
+        assert_eq!((before, behind), (split_words("kernel load"), split_words("true")));
     }
 
     #[test]
     fn the_first_reason_is_given() {
-        let program = Program::of("it", "it").absent(&[(false, "one"), (true, "two"), (true, "3")]);
+        let program =
+            Program::of("it", "it").with_absence(&[(false, "one"), (true, "two"), (true, "3")]);
         assert_eq!(program.absent.as_deref(), Some("two"));
-        assert_eq!(program.absent(&[]).absent, None);
+        assert_eq!(program.with_absence(&[]).absent, None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::path::Path;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_ctf::read::Trace;
 
-use super::Found;
+use super::FoundEvents;
 use crate::trace_check;
 use crate::trace_check::marks::FoundMarks;
 
@@ -30,19 +30,19 @@ const LARGE_LONG_BITS: u64 = 16 + 32 + 64;
 
 /// Counts the trace in `folder`, with a separate count of events whose names end with `call`,
 /// unless that is empty. `None` if there is no trace.
-pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, FoundMarks)>> {
+pub(super) fn count_trace(folder: &Path, call: &str) -> Result<Option<(FoundEvents, FoundMarks)>> {
     if !folder.join("metadata").is_file() {
         return Ok(None);
     }
-    let trace = trace_check::trace(folder)?;
-    let mut found = Counted::default();
-    for path in trace_check::streams(folder)? {
+    let trace = trace_check::read_metadata(folder)?;
+    let mut found = EventCounts::default();
+    for path in trace_check::list_stream_files(folder)? {
         let what = path.display().to_string();
         let bytes = fs::read(&path).map_err(Error::io(&what))?;
-        stream((&trace, &what), &bytes, call, &mut found)?;
+        count_stream((&trace, &what), &bytes, call, &mut found)?;
     }
     let to_bytes = |bits: u64| bits.div_ceil(8);
-    let counts = Found {
+    let counts = FoundEvents {
         events: found.events,
         of_call: (!call.is_empty()).then_some(found.of_call),
         lost: found.lost,
@@ -54,7 +54,7 @@ pub(super) fn count(folder: &Path, call: &str) -> Result<Option<(Found, FoundMar
 }
 
 #[derive(Debug, Default)]
-struct Counted {
+struct EventCounts {
     events: u64,
     of_call: u64,
     lost: u64,
@@ -63,14 +63,19 @@ struct Counted {
     marks: FoundMarks,
 }
 
-fn stream(of: (&Trace, &str), bytes: &[u8], call: &str, found: &mut Counted) -> Result<()> {
+fn count_stream(
+    of: (&Trace, &str),
+    bytes: &[u8],
+    call: &str,
+    found: &mut EventCounts,
+) -> Result<()> {
     let (mut lost, mut last) = (0, 0);
-    trace_check::each_packet(of, bytes, |packet, decoder, window| {
+    trace_check::for_each_packet(of, bytes, |packet, decoder, window| {
         lost = packet.events_discarded.unwrap_or(lost);
         last = packet.timestamp_begin.unwrap_or(last);
         let classes = decoder.class().map_or(0, |class| class.events().len());
         let mut begin = decoder.position_bits();
-        while let Some(mut event) = decoder.event(window)? {
+        while let Some(mut event) = decoder.begin_event(window)? {
             let header = event.position_bits() - begin;
             let clock = event.header.clock;
             found.events += 1;

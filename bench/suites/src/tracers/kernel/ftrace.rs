@@ -5,15 +5,16 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::child::{self, Running};
+use trackway_bench_engine::host::child::{self, RunningProgram};
 use trackway_bench_engine::host::tracefs::{Instance, Tracefs, read_pages};
 use trackway_bench_engine::host::workspace::Workspace;
 
 use super::pages::PageScanner;
 use super::{
-    BUFFER_KIB, Found, Job, Keep, KernelEvents, KernelTracer, LIMIT_S, PROGRAM, Ran, SUBSYSTEMS,
+    BUFFER_KIB, EventStorage, FoundEvents, Job, KernelEvents, KernelTracer, LIMIT_S, PROGRAM,
+    SUBSYSTEMS, TracedRun,
 };
-use crate::trace_check::marks::{FoundMarks, Made};
+use crate::trace_check::marks::{FoundMarks, MadeMarks};
 
 /// Name of its instances.
 const NAME: &str = "kernel";
@@ -23,14 +24,14 @@ pub(super) fn run(
     tracefs: &Tracefs,
     (tracer, clock): (KernelTracer, &str),
     job: &Job<'_>,
-) -> Result<Ran> {
+) -> Result<TracedRun> {
     let instance = Instance::new(tracefs, NAME, BUFFER_KIB)?;
     instance.write("trace_clock", clock)?;
     let drains = match job.keep {
-        Keep::Disk => drain(&instance, job.workspace)?,
-        Keep::Flight => Drains(Vec::new()),
+        EventStorage::Disk => start_drains(&instance, job.workspace)?,
+        EventStorage::Flight => DrainProcesses(Vec::new()),
     };
-    for folder in folders(tracer, job.events) {
+    for folder in event_folders(tracer, job.events) {
         instance.write(&format!("events/{folder}/enable"), "1")?;
     }
     let command = job.command(&drains.pids());
@@ -39,13 +40,13 @@ pub(super) fn run(
     instance.write("tracing_on", "0")?;
     drop(drains);
     let finished = finished?;
-    let has_marks = Made::of(&finished.stdout)?.is_some();
-    let (found, marks) = found(&instance, job, has_marks)?;
-    Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user: None })
+    let has_marks = MadeMarks::of(&finished.stdout)?.is_some();
+    let (found, marks) = collect_events(&instance, job, has_marks)?;
+    Ok(TracedRun { stdout: finished.stdout, found: Some(found), marks, of_user: None })
 }
 
 /// Folders of the events.
-fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
+fn event_folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
     let calls = if tracer == KernelTracer::FtraceSyscalls { "syscalls" } else { "raw_syscalls" };
     let folders = match events {
         KernelEvents::Calls => vec![calls],
@@ -59,19 +60,19 @@ fn folders(tracer: KernelTracer, events: KernelEvents) -> Vec<String> {
 }
 
 /// Returns the file of a CPU's buffer, and its destination.
-fn files(cpu: &Path, workspace: &Workspace) -> (PathBuf, PathBuf) {
+fn buffer_paths(cpu: &Path, workspace: &Workspace) -> (PathBuf, PathBuf) {
     let name = cpu.file_name().unwrap_or_default().to_string_lossy().into_owned();
     (cpu.join("trace_pipe_raw"), workspace.path(&format!("ftrace-{name}")))
 }
 
 /// Starts processes that move each CPU's buffer to a file.
-fn drain(instance: &Instance, workspace: &Workspace) -> Result<Drains> {
-    let mut drains = Drains(Vec::new());
+fn start_drains(instance: &Instance, workspace: &Workspace) -> Result<DrainProcesses> {
+    let mut drains = DrainProcesses(Vec::new());
     for cpu in instance.cpus() {
-        let (from, to) = files(cpu, workspace);
+        let (from, to) = buffer_paths(cpu, workspace);
         let mut command = Command::new(workspace.path(PROGRAM));
         command.arg("drain").arg(from).arg(to);
-        let mut drain = Running::start_for(&mut command, "a drain", 2 * LIMIT_S)?;
+        let mut drain = RunningProgram::start_for(&mut command, "a drain", 2 * LIMIT_S)?;
         let line = drain.line();
         drains.0.push(drain);
         if line? != "ready" {
@@ -82,46 +83,51 @@ fn drain(instance: &Instance, workspace: &Workspace) -> Result<Drains> {
 }
 
 /// Returns the recorded events: by the kernel's own counts, and with bytes and marks as they came.
-fn found(instance: &Instance, job: &Job<'_>, has_marks: bool) -> Result<(Found, FoundMarks)> {
+fn collect_events(
+    instance: &Instance,
+    job: &Job<'_>,
+    has_marks: bool,
+) -> Result<(FoundEvents, FoundMarks)> {
     let stats = instance.stats()?;
     let mut scanner =
         if has_marks { PageScanner::new(instance, job.events)? } else { PageScanner::default() };
     let mut bytes = 0;
     for cpu in instance.cpus() {
         // The written pages, and pages that are not full.
-        let (from, to) = files(cpu, job.workspace);
+        let (from, to) = buffer_paths(cpu, job.workspace);
         bytes += fs::metadata(&to).map_or(0, |file| file.len());
         if has_marks && to.is_file() {
-            scanner.file(&to)?;
+            scanner.scan_file(&to)?;
         }
         read_pages(&from, BUFFER_KIB << 10, |page| {
             bytes += page.len() as u64;
-            scanner.page(page);
+            scanner.scan_page(page);
         })?;
         let _ = fs::remove_file(to);
     }
     // A flight recorder discards events by design.
     let (lost, overwritten) = match job.keep {
-        Keep::Disk => (stats.overrun + stats.dropped, 0),
-        Keep::Flight => (stats.dropped, stats.overrun),
+        EventStorage::Disk => (stats.overrun + stats.dropped, 0),
+        EventStorage::Flight => (stats.dropped, stats.overrun),
     };
-    let found = Found { events: stats.entries, lost, overwritten, bytes, ..Found::default() };
+    let found =
+        FoundEvents { events: stats.entries, lost, overwritten, bytes, ..FoundEvents::default() };
     Ok((found, scanner.marks))
 }
 
 /// Processes that move buffers to files, until this value is dropped.
-struct Drains(Vec<Running>);
+struct DrainProcesses(Vec<RunningProgram>);
 
-impl Drains {
+impl DrainProcesses {
     fn pids(&self) -> String {
         let pids: Vec<String> = self.0.iter().map(|drain| drain.pid().to_string()).collect();
         pids.join(",")
     }
 }
 
-impl Drop for Drains {
+impl Drop for DrainProcesses {
     fn drop(&mut self) {
-        self.0.iter().for_each(Running::terminate);
+        self.0.iter().for_each(RunningProgram::terminate);
         for drain in self.0.drain(..) {
             // The rest of the buffer is read afterwards.
             let _ = drain.finish();
@@ -135,10 +141,10 @@ mod tests {
 
     #[test]
     fn everything_has_the_schedulers_events_and_calls() {
-        let folders = folders(KernelTracer::FtraceRaw, KernelEvents::Everything);
+        let folders = event_folders(KernelTracer::FtraceRaw, KernelEvents::Everything);
         assert!(folders.contains(&"sched".to_owned()));
         assert!(folders.contains(&"raw_syscalls".to_owned()));
-        let one = super::folders(KernelTracer::FtraceRaw, KernelEvents::OneCall("getppid"));
+        let one = super::event_folders(KernelTracer::FtraceRaw, KernelEvents::OneCall("getppid"));
         assert_eq!(one, ["syscalls/sys_enter_getppid", "syscalls/sys_exit_getppid"]);
     }
 }

@@ -26,9 +26,9 @@ use trackway_bench_engine::host::tracefs::Tracefs;
 use trackway_bench_engine::host::workspace::{Workspace, has};
 use trackway_bench_engine::results::Account;
 
-use crate::trace_check::marks::{FoundMarks, Made, Side};
+use crate::trace_check::marks::{FoundMarks, MadeMarks, MarkEvent};
 
-pub(crate) use crate::trace_check::marks::Keep;
+pub(crate) use crate::trace_check::marks::EventStorage;
 
 /// Longest that one run of a command has, in seconds.
 const LIMIT_S: u64 = 60;
@@ -111,7 +111,7 @@ impl KernelTracer {
     }
 
     /// Returns true if it belongs to Trackway.
-    const fn is_ours(self) -> bool {
+    const fn is_trackway(self) -> bool {
         matches!(
             self,
             Self::Trackway | Self::TrackwayTree | Self::TrackwayTracefs | Self::TrackwayUser
@@ -149,7 +149,7 @@ pub(crate) enum KernelEvents {
 pub(crate) struct Job<'a> {
     pub(crate) workspace: &'a Workspace,
     pub(crate) events: KernelEvents,
-    pub(crate) keep: Keep,
+    pub(crate) keep: EventStorage,
     /// The call whose events are counted separately; empty: none.
     pub(crate) call: &'a str,
     pub(crate) work: Work<'a>,
@@ -183,11 +183,11 @@ impl Job<'_> {
 
 /// The result of a run.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Ran {
+pub(crate) struct TracedRun {
     /// The output of the workload, and perhaps of other processes.
     pub(crate) stdout: String,
     /// The events in the tracer's own output.
-    pub(crate) found: Option<Found>,
+    pub(crate) found: Option<FoundEvents>,
     /// Marks in it, if the workload makes any.
     pub(crate) marks: FoundMarks,
     /// The account of the user events, where these are recorded, too.
@@ -196,7 +196,7 @@ pub(crate) struct Ran {
 
 /// The events in a tracer's own output.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundEvents {
     /// Events, of everything that was traced.
     pub(crate) events: u64,
     /// Events of the call that is counted separately, where they can be told apart.
@@ -211,7 +211,7 @@ pub(crate) struct Found {
     pub(crate) lttng_bytes: Option<u64>,
 }
 
-impl Found {
+impl FoundEvents {
     /// Returns the tracer's own account of all events, whose number only the tracer has.
     pub(crate) const fn account(&self) -> Account {
         Account {
@@ -239,29 +239,29 @@ impl Found {
     }
 }
 
-impl Ran {
+impl TracedRun {
     /// Computes the account of the workload's marks, by the output of `tracer`.
     pub(crate) fn account_of_marks(
         &self,
         tracer: KernelTracer,
         events: KernelEvents,
-        keep: Keep,
+        keep: EventStorage,
     ) -> Result<Option<Account>> {
-        let (Some(found), Some(made)) = (&self.found, Made::of(&self.stdout)?) else {
+        let (Some(found), Some(made)) = (&self.found, MadeMarks::of(&self.stdout)?) else {
             return Ok(None);
         };
-        let sides: &[Side] = match events {
-            KernelEvents::Calls => &[Side::Call],
+        let sides: &[MarkEvent] = match events {
+            KernelEvents::Calls => &[MarkEvent::Call],
             KernelEvents::OneCall(_) => &[],
-            KernelEvents::Sched => &[Side::Exit],
-            KernelEvents::Everything => &[Side::Call, Side::Exit],
+            KernelEvents::Sched => &[MarkEvent::Exit],
+            KernelEvents::Everything => &[MarkEvent::Call, MarkEvent::Exit],
         };
         let of =
             |sides, all: Account| made.account(tracer.name(), (&self.marks, sides), keep, &all);
         let mut account = of(sides, found.account())?;
         // A loss of one tracer does not excuse missing events of the other.
         if let Some(of_user) = self.of_user {
-            account.add(&of(&[Side::Allocation], of_user)?);
+            account.add(&of(&[MarkEvent::Allocation], of_user)?);
         }
         Ok(Some(account))
     }
@@ -277,7 +277,7 @@ impl Ran {
         let is_it = |line: &&str| line.split(' ').next() == Some(word);
         let line = self.stdout.lines().find(is_it);
         let line = line.ok_or_else(|| Error::output("workload", format!("no line '{word}'")))?;
-        trackway_bench_engine::host::workload::numbers(line, word)
+        trackway_bench_engine::host::workload::parse_numbers(line, word)
     }
 }
 
@@ -308,22 +308,22 @@ impl KernelTracers {
             }
             _ if !is_root() => Some(ONLY_ROOT.to_owned()),
             _ if tracer.ftrace_clock().is_some() => self.tracefs.as_ref().err().cloned(),
-            _ if tracer.is_ours() => trackway::availability(workspace, tracer).err(),
+            _ if tracer.is_trackway() => trackway::check_availability(workspace, tracer).err(),
             _ => None,
         }
     }
 
     /// Runs a job under a tracer.
-    pub(crate) fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
+    pub(crate) fn run(&self, tracer: KernelTracer, job: &Job<'_>) -> Result<TracedRun> {
         if let (Some(clock), Ok(tracefs)) = (tracer.ftrace_clock(), &self.tracefs) {
             return ftrace::run(tracefs, (tracer, clock), job);
         }
         match tracer {
-            KernelTracer::Untraced => untraced(job),
-            KernelTracer::Perf => peers::by_perf(job),
-            KernelTracer::Bpftrace => peers::by_bpftrace(job),
-            KernelTracer::Strace => peers::by_strace(job),
-            _ if tracer.is_ours() => trackway::run(tracer, job),
+            KernelTracer::Untraced => run_untraced(job),
+            KernelTracer::Perf => peers::run_perf(job),
+            KernelTracer::Bpftrace => peers::run_bpftrace(job),
+            KernelTracer::Strace => peers::run_strace(job),
+            _ if tracer.is_trackway() => trackway::run(tracer, job),
             _ => Err(Error::output(tracer.name(), "it cannot be had")),
         }
     }
@@ -331,11 +331,11 @@ impl KernelTracers {
 
 const ONLY_ROOT: &str = "only root traces the kernel";
 
-fn untraced(job: &Job<'_>) -> Result<Ran> {
+fn run_untraced(job: &Job<'_>) -> Result<TracedRun> {
     let command = job.command("");
     let mut program = Command::new(&command[0]);
     let finished = child::run_for(program.args(&command[1..]), "untraced", LIMIT_S)?;
-    Ok(Ran { stdout: finished.stdout, ..Ran::default() })
+    Ok(TracedRun { stdout: finished.stdout, ..TracedRun::default() })
 }
 
 fn is_root() -> bool {
@@ -349,23 +349,23 @@ mod tests {
 
     #[test]
     fn a_tracer_that_was_off_has_no_account_that_adds_up() {
-        let off = Found::default();
+        let off = FoundEvents::default();
         let account = off.account_of_call(1000);
         assert!(!account.is_complete() && account.recorded == 0);
         // Reported losses count as lost; events that are neither there nor reported are missing.
-        let some = Found { events: 900, lost: 99, bytes: 9000, ..Found::default() };
+        let some = FoundEvents { events: 900, lost: 99, bytes: 9000, ..FoundEvents::default() };
         assert!(!some.account_of_call(1000).is_complete());
-        let some = Found { lost: 100, ..some };
+        let some = FoundEvents { lost: 100, ..some };
         let account = some.account_of_call(1000);
         assert!(account.is_complete());
         assert_eq!((account.recorded, account.bytes_per_event()), (900, Some(10.0)));
-        let others = Found { of_call: Some(10), ..some };
+        let others = FoundEvents { of_call: Some(10), ..some };
         assert!(!others.account_of_call(1000).is_complete());
     }
 
     #[test]
     fn events_of_others_do_not_count_as_the_calls() {
-        let found = Found { events: 3000, bytes: 24_000, lost: 5, ..Found::default() };
+        let found = FoundEvents { events: 3000, bytes: 24_000, lost: 5, ..FoundEvents::default() };
         let account = found.account_of_call(1000);
         assert_eq!((account.recorded, account.lost, account.record_bytes), (1000, 0, 8000));
         let all = found.account();
@@ -375,13 +375,13 @@ mod tests {
 
     #[test]
     fn commands_have_the_tracers_where_they_are_asked_for() {
-        let workspace = Workspace::at("trackway".into());
+        let workspace = Workspace::for_executable("trackway".into());
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let (before, after) = (words("load"), words("sh -c"));
         let job = Job {
             workspace: &workspace,
             events: KernelEvents::Sched,
-            keep: Keep::Disk,
+            keep: EventStorage::Disk,
             call: "",
             work: Work::WholeCommand(&before, &after),
         };

@@ -44,7 +44,7 @@ impl PageScanner {
             let text =
                 fs::read_to_string(&path).map_err(Error::io(format!("cannot read {path:?}")))?;
             let strange = || Error::output("ftrace", format_args!("{event} has another format"));
-            offsets(&text, fields).ok_or_else(strange)
+            parse_event_format(&text, fields).ok_or_else(strange)
         };
         let mut scanner = Self::default();
         let (id, at) = format("sched/sched_process_exit", &["comm[16]"])?;
@@ -57,7 +57,7 @@ impl PageScanner {
     }
 
     /// Scans all pages of a file.
-    pub(super) fn file(&mut self, path: &Path) -> Result<()> {
+    pub(super) fn scan_file(&mut self, path: &Path) -> Result<()> {
         let what = || format!("cannot read {path:?}");
         let mut file = File::open(path).map_err(Error::io(what()))?;
         let page_bytes = page_bytes();
@@ -73,19 +73,19 @@ impl PageScanner {
             if filled == 0 {
                 return Ok(());
             }
-            pages[..filled].chunks(page_bytes).for_each(|page| self.page(page));
+            pages[..filled].chunks(page_bytes).for_each(|page| self.scan_page(page));
         }
     }
 
     /// Scans a page; bytes that are not a page have no marks.
-    pub(super) fn page(&mut self, page: &[u8]) {
-        let Some(commit) = number::<8>(page, 8).map(u64::from_le_bytes) else { return };
+    pub(super) fn scan_page(&mut self, page: &[u8]) {
+        let Some(commit) = read_array::<8>(page, 8).map(u64::from_le_bytes) else { return };
         let bytes = usize::try_from(commit & COMMIT_MASK).unwrap_or(0);
         let Some(records) = page.get(HEADER_BYTES..HEADER_BYTES + bytes) else { return };
         let mut at = 0;
         // Each step advances by four bytes at least.
-        while let Some(head) = number::<4>(records, at).map(u32::from_le_bytes) {
-            let long = number::<4>(records, at + 4).map_or(0, u32::from_le_bytes) as usize;
+        while let Some(head) = read_array::<4>(records, at).map(u32::from_le_bytes) {
+            let long = read_array::<4>(records, at + 4).map_or(0, u32::from_le_bytes) as usize;
             let (event, size) = match head & 31 {
                 LONG => (Some(at + 8), 4 + long.max(4)),
                 PADDING if head >> 5 == 0 => return,
@@ -94,36 +94,36 @@ impl PageScanner {
                 words => (Some(at + 4), 4 + 4 * words as usize),
             };
             if let Some(event) = event.and_then(|event| records.get(event..at + size)) {
-                self.event(event);
+                self.scan_event(event);
             }
             at += size;
         }
     }
 
-    fn event(&mut self, event: &[u8]) {
-        let id = number::<2>(event, 0).map(u16::from_le_bytes);
-        let at = |at| number::<8>(event, at).map(u64::from_le_bytes);
+    fn scan_event(&mut self, event: &[u8]) {
+        let id = read_array::<2>(event, 0).map(u16::from_le_bytes);
+        let at = |at| read_array::<8>(event, at).map(u64::from_le_bytes);
         if let Some((_, [call, argument])) = self.call.filter(|one| Some(one.0) == id)
             && at(call) == Some(marks::CALL_NUMBER)
         {
-            self.marks.call(at(argument).unwrap_or_default());
+            self.marks.add_call(at(argument).unwrap_or_default());
         }
         if let Some((_, name)) = self.exit.filter(|one| Some(one.0) == id)
-            && let Some(name) = number::<16>(event, name)
+            && let Some(name) = read_array::<16>(event, name)
         {
             let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-            self.marks.exit(&String::from_utf8_lossy(name));
+            self.marks.add_exit(&String::from_utf8_lossy(name));
         }
     }
 }
 
 /// Returns the bytes from this position on, if there are enough.
-fn number<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
+fn read_array<const BYTES: usize>(bytes: &[u8], at: usize) -> Option<[u8; BYTES]> {
     bytes.get(at..at.checked_add(BYTES)?)?.try_into().ok()
 }
 
 /// Parses the id of an event, and the offsets of these fields, in its `format`.
-fn offsets(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
+fn parse_event_format(format: &str, fields: &[&str]) -> Option<(u16, Vec<usize>)> {
     let id = format.lines().find_map(|line| line.strip_prefix("ID: "))?.trim().parse().ok()?;
     let offset = |name: &&str| {
         let is_it = |line: &&str| {
@@ -142,12 +142,12 @@ mod tests {
     use super::*;
 
     /// Makes a record with this event.
-    fn record(event: &[u8]) -> Vec<u8> {
+    fn record_of_event(event: &[u8]) -> Vec<u8> {
         assert!(event.len().is_multiple_of(4));
         [&((event.len() / 4) as u32 | 5 << 5).to_le_bytes(), event].concat()
     }
 
-    fn page(records: &[Vec<u8>]) -> Vec<u8> {
+    fn page_of_records(records: &[Vec<u8>]) -> Vec<u8> {
         let records = records.concat();
         let mut page = [0_u64.to_le_bytes(), (records.len() as u64).to_le_bytes()].concat();
         page.extend(records);
@@ -155,7 +155,7 @@ mod tests {
         page
     }
 
-    fn scanner() -> PageScanner {
+    fn make_scanner() -> PageScanner {
         PageScanner {
             call: Some((443, [8, 16])),
             exit: Some((369, 8)),
@@ -163,7 +163,7 @@ mod tests {
         }
     }
 
-    fn call(argument: u64) -> Vec<u8> {
+    fn call_event(argument: u64) -> Vec<u8> {
         let mut event = vec![0; 64];
         event[..2].copy_from_slice(&443_u16.to_le_bytes());
         event[8..16].copy_from_slice(&marks::CALL_NUMBER.to_le_bytes());
@@ -176,30 +176,37 @@ mod tests {
         let mut exit = vec![0; 36];
         exit[..2].copy_from_slice(&369_u16.to_le_bytes());
         exit[8..20].copy_from_slice(b"mark-20000-2");
-        let long = call(0x4e20_0003);
+        let long = call_event(0x4e20_0003);
         let long = [&[0; 4], &(4 + long.len() as u32).to_le_bytes()[..], &long].concat();
         let time = [&30_u32.to_le_bytes()[..], &[0; 4]].concat();
         let discarded =
             [&(29_u32 | 1 << 5).to_le_bytes()[..], &8_u32.to_le_bytes(), &[0; 4]].concat();
-        let end = [&29_u32.to_le_bytes()[..], &record(&call(0x4e20_0009))].concat();
-        let mut found = scanner();
-        found.page(&page(&[record(&call(0x4e20_0001)), time, discarded, record(&exit), long, end]));
+        let end = [&29_u32.to_le_bytes()[..], &record_of_event(&call_event(0x4e20_0009))].concat();
+        let mut found = make_scanner();
+        found.scan_page(&page_of_records(&[
+            record_of_event(&call_event(0x4e20_0001)),
+            time,
+            discarded,
+            record_of_event(&exit),
+            long,
+            end,
+        ]));
         let mut expected = FoundMarks::default();
-        [0x4e20_0001, 0x4e20_0003].into_iter().for_each(|argument| expected.call(argument));
-        expected.exit("mark-20000-2");
+        [0x4e20_0001, 0x4e20_0003].into_iter().for_each(|argument| expected.add_call(argument));
+        expected.add_exit("mark-20000-2");
         assert_eq!(found.marks, expected);
     }
 
     #[test]
     fn what_is_cut_off_or_no_page_has_none() {
-        let whole = page(&[record(&call(0x4e20_0001))]);
+        let whole = page_of_records(&[record_of_event(&call_event(0x4e20_0001))]);
         for bytes in [0, 7, 15, 16, 20, 40] {
-            let mut found = scanner();
-            found.page(&whole[..bytes]);
+            let mut found = make_scanner();
+            found.scan_page(&whole[..bytes]);
             assert_eq!(found.marks, FoundMarks::default(), "{bytes}");
         }
-        let mut found = scanner();
-        found.page(&vec![0xff; page_bytes()]);
+        let mut found = make_scanner();
+        found.scan_page(&vec![0xff; page_bytes()]);
         assert_eq!(found.marks, FoundMarks::default());
     }
 
@@ -209,7 +216,7 @@ mod tests {
                     \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
                     \tfield:long id;\toffset:8;\tsize:8;\tsigned:1;\n\
                     \tfield:unsigned long args[6];\toffset:16;\tsize:48;\tsigned:0;\n";
-        assert_eq!(offsets(text, &["id", "args[6]"]), Some((443, vec![8, 16])));
-        assert_eq!(offsets(text, &["comm[16]"]), None);
+        assert_eq!(parse_event_format(text, &["id", "args[6]"]), Some((443, vec![8, 16])));
+        assert_eq!(parse_event_format(text, &["comm[16]"]), None);
     }
 }

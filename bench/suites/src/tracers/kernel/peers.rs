@@ -7,8 +7,8 @@ use std::process::Command;
 use trackway_bench_engine::error::{Error, Result};
 use trackway_bench_engine::host::child;
 
-use super::{BUFFER_KIB, Found, Job, KernelEvents, LIMIT_S, Ran, SUBSYSTEMS};
-use crate::trace_check::marks::{self, FoundMarks, Made};
+use super::{BUFFER_KIB, FoundEvents, Job, KernelEvents, LIMIT_S, SUBSYSTEMS, TracedRun};
+use crate::trace_check::marks::{self, FoundMarks, MadeMarks};
 use crate::tracers::bpftrace::{self, BpftraceOutput};
 use crate::tracers::perf;
 
@@ -19,42 +19,42 @@ const NUMBERS: [(&str, libc::c_long); 2] =
     [("getppid", libc::SYS_getppid), ("openat", libc::SYS_openat)];
 
 /// Runs `perf record -a`, and takes its counts from `perf report --stats`.
-pub(super) fn by_perf(job: &Job<'_>) -> Result<Ran> {
+pub(super) fn run_perf(job: &Job<'_>) -> Result<TracedRun> {
     let output = job.workspace.path(OUTPUT);
-    let mut command = perf::record(BUFFER_KIB << 10, &output);
+    let mut command = perf::record_command(BUFFER_KIB << 10, &output);
     command.arg("-a");
     for event in perf_events(job.events) {
         command.args(["-e", &event]);
     }
     command.arg("--").args(job.command("0"));
     let finished = child::run_for(&mut command, "perf record", LIMIT_S)?;
-    let (events, lost) = perf::recorded(&output)?;
-    let marks = match Made::of(&finished.stdout)? {
-        Some(made) => marks_of_perf(&output, &made)?,
+    let (events, lost) = perf::count_samples(&output)?;
+    let marks = match MadeMarks::of(&finished.stdout)? {
+        Some(made) => read_perf_marks(&output, &made)?,
         None => FoundMarks::default(),
     };
     let bytes = fs::metadata(&output).map_or(0, |file| file.len());
     let _ = fs::remove_file(&output);
-    Ok(Ran {
+    Ok(TracedRun {
         stdout: finished.stdout,
-        found: Some(Found { events, lost, bytes, ..Found::default() }),
+        found: Some(FoundEvents { events, lost, bytes, ..FoundEvents::default() }),
         marks,
         of_user: None,
     })
 }
 
 /// Marks in a file of perf's: of their threads alone, since it would take long to show all.
-fn marks_of_perf(file: &Path, made: &Made) -> Result<FoundMarks> {
+fn read_perf_marks(file: &Path, made: &MadeMarks) -> Result<FoundMarks> {
     let names: Vec<String> = made.names().collect();
     let mut script = Command::new("perf");
     script.args(["script", "-F", "event,trace", "--comms", &names.join(",")]);
     let shown = child::run_for(script.arg("-i").arg(file), "perf script", LIMIT_S)?.stdout;
-    Ok(shown_marks(&shown))
+    Ok(parse_perf_marks(&shown))
 }
 
 /// Parses lines `raw_syscalls:sys_enter: NR 121 (4e200001, …)` and `sched:sched_process_exit:
 /// comm=…`.
-fn shown_marks(shown: &str) -> FoundMarks {
+fn parse_perf_marks(shown: &str) -> FoundMarks {
     let mut marks = FoundMarks::default();
     for line in shown.lines().map(str::trim) {
         if let Some(call) = line.strip_prefix("raw_syscalls:sys_enter:") {
@@ -63,11 +63,11 @@ fn shown_marks(shown: &str) -> FoundMarks {
                 .filter(|(number, _)| *number == marks::CALL_NUMBER.to_string())
                 .and_then(|(_, arguments)| arguments.split([',', ')']).next());
             if let Some(argument) = argument.and_then(|one| u64::from_str_radix(one, 16).ok()) {
-                marks.call(argument);
+                marks.add_call(argument);
             }
         } else if let Some(exit) = line.strip_prefix("sched:sched_process_exit:") {
             let name = exit.trim_start().strip_prefix("comm=");
-            marks.exit(name.and_then(|name| name.split(' ').next()).unwrap_or_default());
+            marks.add_exit(name.and_then(|name| name.split(' ').next()).unwrap_or_default());
         }
     }
     marks
@@ -88,32 +88,33 @@ fn perf_events(events: KernelEvents) -> Vec<String> {
 }
 
 /// Runs bpftrace, which counts: all system calls by their numbers, and all other events together.
-pub(super) fn by_bpftrace(job: &Job<'_>) -> Result<Ran> {
+pub(super) fn run_bpftrace(job: &Job<'_>) -> Result<TracedRun> {
     let output = job.workspace.path(OUTPUT);
-    let mut command = bpftrace::command(&script(job.events), &job.command("0"), &output);
+    let mut command =
+        bpftrace::build_command(&bpftrace_script(job.events), &job.command("0"), &output);
     let finished = child::run_for(&mut command, "bpftrace", LIMIT_S)?;
-    let results = BpftraceOutput::take(&output)?;
+    let results = BpftraceOutput::read_and_remove(&output)?;
     let number = NUMBERS.iter().find(|(name, _)| *name == job.call).map(|(_, number)| *number);
-    let found = counted(&results, number);
-    Ok(Ran {
+    let found = sum_maps(&results, number);
+    Ok(TracedRun {
         stdout: finished.stdout,
         found: Some(found),
-        marks: counted_marks(&results),
+        marks: bpftrace_marks(&results),
         of_user: None,
     })
 }
 
 /// Returns the marks, which bpftrace has counted by argument and by name.
-fn counted_marks(results: &BpftraceOutput) -> FoundMarks {
+fn bpftrace_marks(results: &BpftraceOutput) -> FoundMarks {
     let mut marks = FoundMarks::default();
     results.counts("@mark_calls").filter_map(|(key, _)| key.parse().ok()).for_each(|argument| {
-        marks.call(argument);
+        marks.add_call(argument);
     });
-    results.counts("@mark_exits").for_each(|(name, _)| marks.exit(name));
+    results.counts("@mark_exits").for_each(|(name, _)| marks.add_exit(name));
     marks
 }
 
-fn script(events: KernelEvents) -> String {
+fn bpftrace_script(events: KernelEvents) -> String {
     let all = |subsystem: &str| format!("tracepoint:{subsystem}:*");
     let calls = |and: &str| {
         format!(
@@ -144,7 +145,7 @@ fn script(events: KernelEvents) -> String {
 
 /// Sums the maps, with a separate count of the call with that number, or of the one that was
 /// traced.
-fn counted(results: &BpftraceOutput, number: Option<libc::c_long>) -> Found {
+fn sum_maps(results: &BpftraceOutput, number: Option<libc::c_long>) -> FoundEvents {
     let number = number.map(|number| number.to_string());
     let each = ["@enter", "@exit"].into_iter().flat_map(|map| results.counts(map));
     let (mut events, mut of_call) = (results.count("@events"), results.count("@of_call"));
@@ -153,11 +154,11 @@ fn counted(results: &BpftraceOutput, number: Option<libc::c_long>) -> Found {
         events += count;
         of_call += if number.as_deref() == Some(id) { count } else { 0 };
     }
-    Found { events, lost: results.lost, of_call: Some(of_call), ..Found::default() }
+    FoundEvents { events, lost: results.lost, of_call: Some(of_call), ..FoundEvents::default() }
 }
 
 /// Runs strace, which writes a line for each call: its entry and its exit.
-pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
+pub(super) fn run_strace(job: &Job<'_>) -> Result<TracedRun> {
     let output = job.workspace.path(OUTPUT);
     let mut command = Command::new("strace");
     command.args(["-f", "-o"]).arg(&output).arg("--").args(job.command("0"));
@@ -171,13 +172,13 @@ pub(super) fn by_strace(job: &Job<'_>) -> Result<Ran> {
     };
     let lines = text.lines().count() as u64;
     let of_call = text.lines().filter(is_call).count() as u64;
-    let found = Found {
+    let found = FoundEvents {
         events: 2 * lines,
         of_call: Some(2 * of_call),
         bytes: text.len() as u64,
-        ..Found::default()
+        ..FoundEvents::default()
     };
-    Ok(Ran { stdout: finished.stdout, found: Some(found), ..Ran::default() })
+    Ok(TracedRun { stdout: finished.stdout, found: Some(found), ..TracedRun::default() })
 }
 
 #[cfg(test)]
@@ -185,10 +186,10 @@ mod tests {
     use super::*;
 
     /// Returns the marks that all of these must find.
-    fn marks() -> FoundMarks {
+    fn expected_marks() -> FoundMarks {
         let mut marks = FoundMarks::default();
-        marks.call(0x4e20_0001);
-        marks.exit("mark-20000-1");
+        marks.add_call(0x4e20_0001);
+        marks.add_exit("mark-20000-1");
         marks
     }
 
@@ -199,15 +200,15 @@ mod tests {
                     raw_syscalls:sys_exit: NR 121 = -3\n\
                     sched:sched_process_exit: comm=mark-20000-1 pid=7 prio=120\n\
                     sched:sched_switch: prev_comm=mark-20000-3 prev_pid=7\n";
-        assert_eq!(shown_marks(text), marks());
+        assert_eq!(parse_perf_marks(text), expected_marks());
     }
 
     #[test]
     fn marks_are_found_in_bpftraces_maps() {
         let text = "{\"type\": \"map\", \"data\": {\"@mark_calls\": {\"1310720001\": 1}}}\n\
                     {\"type\": \"map\", \"data\": {\"@mark_exits\": {\"mark-20000-1\": 1}}}\n";
-        assert_eq!(counted_marks(&BpftraceOutput::of(text)), marks());
-        let script = script(KernelEvents::Sched);
+        assert_eq!(bpftrace_marks(&BpftraceOutput::of(text)), expected_marks());
+        let script = bpftrace_script(KernelEvents::Sched);
         assert!(script.contains("strncmp(comm, \"mark-\", 5) == 0"), "{script}");
     }
 
@@ -216,11 +217,11 @@ mod tests {
         let text = "{\"type\": \"attached_probes\", \"data\": {\"probes\": 2}}\n\
                     {\"type\": \"map\", \"data\": {\"@enter\": {\"1\": 3, \"110\": 5}}}\n\
                     {\"type\": \"map\", \"data\": {\"@exit\": {\"110\": 5}}}\n";
-        let found = counted(&BpftraceOutput::of(text), Some(110));
+        let found = sum_maps(&BpftraceOutput::of(text), Some(110));
         assert_eq!((found.events, found.of_call), (13, Some(10)));
         let text = "{\"type\": \"map\", \"data\": {\"@of_call\": 7}}\n\
                     {\"type\": \"map\", \"data\": {\"@events\": 5}}\n";
-        let found = counted(&BpftraceOutput::of(text), None);
+        let found = sum_maps(&BpftraceOutput::of(text), None);
         assert_eq!((found.events, found.of_call), (12, Some(7)));
     }
 }

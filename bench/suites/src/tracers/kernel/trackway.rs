@@ -7,49 +7,57 @@ use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workspace::Workspace;
 
 use super::count;
-use super::{BUFFER_KIB, Job, Keep, KernelEvents, KernelTracer, Ran, SUBSYSTEMS};
+use super::{BUFFER_KIB, EventStorage, Job, KernelEvents, KernelTracer, SUBSYSTEMS, TracedRun};
 use crate::trace_check::marks::FoundMarks;
 use crate::tracers::command_tracer;
-use crate::tracers::trackway::{account_in, in_window, kernel_summary, summary, write_to};
+use crate::tracers::trackway::{
+    account_of_streams, read_kernel_summary, read_summary, set_trace_output, set_window,
+};
 
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "kernel-trace";
+const TRACE_FOLDER: &str = "kernel-trace";
 
 /// Checks by a trial recording that it works here; else returns the reason.
-pub(super) fn availability(
+pub(super) fn check_availability(
     workspace: &Workspace,
     tracer: KernelTracer,
 ) -> std::result::Result<(), String> {
-    if tracer == KernelTracer::TrackwayUser && command_tracer::helper(&workspace.tools).is_none() {
+    if tracer == KernelTracer::TrackwayUser
+        && command_tracer::find_preload_helper(&workspace.tools).is_none()
+    {
         return Err(command_tracer::NO_HELPER.to_owned());
     }
-    let mut command = record(workspace, tracer, KernelEvents::OneCall("getppid"), Keep::Disk);
+    let mut command =
+        record_command(workspace, tracer, KernelEvents::OneCall("getppid"), EventStorage::Disk);
     let tried =
         child::run_for(command.args(workspace.tools.nothing()), tracer.name(), super::LIMIT_S);
-    workspace.clear(TRACE);
+    workspace.clear(TRACE_FOLDER);
     tried.map(|_| ()).map_err(|error| match error {
-        Error::Program { message, .. } => reason(&message).to_owned(),
+        Error::Program { message, .. } => failure_reason(&message).to_owned(),
         error => error.to_string(),
     })
 }
 
 /// Returns the first words of a recorder's message that give a reason.
-fn reason(message: &str) -> &str {
+fn failure_reason(message: &str) -> &str {
     let line = message.lines().nth(1).unwrap_or("it fails").trim_start_matches("trackway: ");
     line.trim_start_matches("error: ")
 }
 
 /// Returns the recording's command, without the traced command.
-fn record(
+fn record_command(
     workspace: &Workspace,
     tracer: KernelTracer,
     events: KernelEvents,
-    keep: Keep,
+    keep: EventStorage,
 ) -> Command {
     let mut command = Command::new(&workspace.tools.trackway);
-    in_window(&mut command, workspace.window_dir());
+    set_window(&mut command, workspace.window_dir());
     command.env("TRACKWAY_RUN_DIR", workspace.path("run"));
-    write_to(command.args(["record", "--kernel", &patterns(events)]), &workspace.path(TRACE));
+    set_trace_output(
+        command.args(["record", "--kernel", &kernel_patterns(events)]),
+        &workspace.path(TRACE_FOLDER),
+    );
     command.arg(format!("--buffer-size={BUFFER_KIB}K"));
     match tracer {
         KernelTracer::TrackwayUser => command.args(["--preload", "libc"]),
@@ -64,14 +72,14 @@ fn record(
             command.arg("--system-wide");
         }
     }
-    if keep == Keep::Flight {
+    if keep == EventStorage::Flight {
         command.arg("--flight-recorder");
     }
     command.arg("--");
     command
 }
 
-fn patterns(events: KernelEvents) -> String {
+fn kernel_patterns(events: KernelEvents) -> String {
     match events {
         KernelEvents::Calls => "syscalls".to_owned(),
         KernelEvents::OneCall(call) => format!("syscalls:{call}"),
@@ -83,27 +91,27 @@ fn patterns(events: KernelEvents) -> String {
 }
 
 /// Runs a job, recorded.
-pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<Ran> {
-    job.workspace.clear(TRACE);
-    let mut command = record(job.workspace, tracer, job.events, job.keep);
+pub(super) fn run(tracer: KernelTracer, job: &Job<'_>) -> Result<TracedRun> {
+    job.workspace.clear(TRACE_FOLDER);
+    let mut command = record_command(job.workspace, tracer, job.events, job.keep);
     command.args(job.command("0"));
     let finished = child::run_for(&mut command, tracer.name(), super::LIMIT_S)?;
-    let trace = job.workspace.path(TRACE);
-    let found = count::count(&trace.join("kernel"), job.call)?;
+    let trace = job.workspace.path(TRACE_FOLDER);
+    let found = count::count_trace(&trace.join("kernel"), job.call)?;
     let (mut found, mut marks) =
         found.ok_or_else(|| Error::output(tracer.name(), "there is no trace"))?;
     // Losses that belong to no stream are in the summary only, and overwritten events in no trace.
-    let said = kernel_summary(&trace)?;
-    said.agrees("recorded", said.recorded, found.events)?;
+    let said = read_kernel_summary(&trace)?;
+    said.check_count("recorded", said.recorded, found.events)?;
     (found.lost, found.overwritten) = (said.lost, said.overwritten);
     let mut of_user = None;
     if tracer == KernelTracer::TrackwayUser {
         let streams = trace.join("ust");
-        of_user = Some(account_in(&streams, &summary(&trace)?, 0)?);
-        marks.add(FoundMarks::in_trace(&streams)?);
+        of_user = Some(account_of_streams(&streams, &read_summary(&trace)?, 0)?);
+        marks.add(FoundMarks::read_trace(&streams)?);
     }
-    job.workspace.clear(TRACE);
-    Ok(Ran { stdout: finished.stdout, found: Some(found), marks, of_user })
+    job.workspace.clear(TRACE_FOLDER);
+    Ok(TracedRun { stdout: finished.stdout, found: Some(found), marks, of_user })
 }
 
 #[cfg(test)]
@@ -112,13 +120,13 @@ mod tests {
 
     #[test]
     fn why_it_cannot_be_had_is_what_it_says() {
-        assert_eq!(reason("exit status: 1\ntrackway: error: no BPF\nhint: none"), "no BPF");
-        assert_eq!(reason("signal: 9"), "it fails");
+        assert_eq!(failure_reason("exit status: 1\ntrackway: error: no BPF\nhint: none"), "no BPF");
+        assert_eq!(failure_reason("signal: 9"), "it fails");
     }
 
     #[test]
     fn everything_is_the_same_as_for_others() {
         let all = "sched,irq,timer,kmem,exceptions,signal,task,syscalls";
-        assert_eq!(patterns(KernelEvents::Everything), all);
+        assert_eq!(kernel_patterns(KernelEvents::Everything), all);
     }
 }

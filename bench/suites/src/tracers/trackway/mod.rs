@@ -5,23 +5,24 @@ mod parts;
 use std::path::PathBuf;
 use std::process::Command;
 
-use trackway_bench_engine::case::{Case, Context, Mode, Payload, Plan};
+use trackway_bench_engine::case::{BatchPlan, BufferState, Case, Context, Payload};
 use trackway_bench_engine::error::Result;
 use trackway_bench_engine::host::cargo_workload;
 use trackway_bench_engine::host::child;
 use trackway_bench_engine::host::workload::{self, Batch};
-use trackway_bench_engine::host::workspace::{Workspace, has, make_dir};
+use trackway_bench_engine::host::workspace::{Workspace, create_private_dir, has};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::{Availability, Flow, Starts, Tracer};
 
-use super::baseline::launch;
+use super::baseline::measure_program_starts;
 use super::{FLOW_BYTES, PRODUCER_BYTES, PRODUCER_SUB_BUFFERS, RING_BYTES};
 use super::{batch_arguments, flow, name};
 use crate::workloads;
 
 pub(crate) use parts::{
-    account, account_in, account_of_thread, allocated_bytes, availability, in_window,
-    kernel_summary, link_flags, off_window_dir, summary, write_to,
+    account_of_streams, account_of_thread, account_of_trace, allocated_bytes, check_availability,
+    link_flags, make_idle_window_dir, read_kernel_summary, read_summary, set_trace_output,
+    set_window,
 };
 
 /// The workload in C.
@@ -33,7 +34,7 @@ const RUST_PROGRAM: &str = "rust-events";
 /// The workload in C++, within the same harness.
 const CXX_PROGRAM: &str = "trackway-cxx";
 /// Folder of traces, in the scratch folder.
-const TRACE: &str = "trackway-trace";
+const TRACE_FOLDER: &str = "trackway-trace";
 
 /// The way in which events are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,18 +62,18 @@ impl Variant {
 
 /// The latest run.
 #[derive(Debug)]
-struct Latest {
+struct LatestRun {
     /// By thread.
     emitted: Vec<u64>,
     payload: Payload,
 }
 
-impl Latest {
+impl LatestRun {
     fn account(&self, workspace: &Workspace) -> Result<Account> {
-        let trace = workspace.path(TRACE);
+        let trace = workspace.path(TRACE_FOLDER);
         match self.emitted.as_slice() {
             &[emitted] if self.payload.is_numbered() => account_of_thread(&trace, emitted),
-            emitted => account(&trace, emitted.iter().sum()),
+            emitted => account_of_trace(&trace, emitted.iter().sum()),
         }
     }
 }
@@ -85,7 +86,7 @@ pub(crate) struct Trackway {
     program: &'static str,
     /// True if it is only measured with text.
     is_printf: bool,
-    latest: Option<Latest>,
+    latest: Option<LatestRun>,
 }
 
 impl Trackway {
@@ -94,7 +95,7 @@ impl Trackway {
     }
 
     /// Makes the adapter with the library, without a session.
-    pub(crate) const fn off() -> Self {
+    pub(crate) const fn without_session() -> Self {
         Self::new(Variant::Off, PROGRAM)
     }
 
@@ -109,7 +110,7 @@ impl Trackway {
     }
 
     /// Makes the adapter with the 2012 paper's buffers.
-    pub(crate) const fn lockless() -> Self {
+    pub(crate) const fn by_lockless() -> Self {
         Self::new(Variant::Lockless, PROGRAM)
     }
 
@@ -129,7 +130,7 @@ impl Trackway {
     }
 
     /// Makes the adapter from Rust, without a session.
-    pub(crate) const fn rust_off() -> Self {
+    pub(crate) const fn rust_without_session() -> Self {
         Self::new(Variant::Off, RUST_PROGRAM)
     }
 
@@ -143,7 +144,7 @@ impl Trackway {
     }
 
     /// Makes the adapter from C++, without a session.
-    pub(crate) const fn cxx_off() -> Self {
+    pub(crate) const fn cxx_without_session() -> Self {
         Self::new(Variant::Off, CXX_PROGRAM)
     }
 
@@ -173,19 +174,19 @@ impl Trackway {
         let folder = workspace.window_dir().join("many");
         // A missing folder needs no removal.
         let _ = std::fs::remove_dir_all(&folder);
-        make_dir(&folder)?;
+        create_private_dir(&folder)?;
         Ok(folder)
     }
 
     /// Makes the command of the workload, recorded to a new folder.
     fn record(&self, workspace: &Workspace, options: &[&str], bytes: u64) -> Result<Command> {
-        workspace.clear(TRACE);
+        workspace.clear(TRACE_FOLDER);
         let mut command = Command::new(&workspace.tools.trackway);
         command.arg("record").args(options).arg("--buffer-size").arg(bytes.to_string());
         command.args(["--reserve", self.variant.reserve()]);
-        write_to(&mut command, &workspace.path(TRACE));
+        set_trace_output(&mut command, &workspace.path(TRACE_FOLDER));
         command.arg("--").arg(workspace.path(self.program));
-        in_window(&mut command, &self.window_dir(workspace)?);
+        set_window(&mut command, &self.window_dir(workspace)?);
         Ok(command)
     }
 }
@@ -206,8 +207,10 @@ impl Tracer for Trackway {
     }
 
     fn availability(&self, workspace: &Workspace) -> Availability {
-        match availability(&workspace.tools, has("cc")) {
-            Availability::Ready if self.is_rust() => cargo_workload::availability(&workspace.tools),
+        match check_availability(&workspace.tools, has("cc")) {
+            Availability::Ready if self.is_rust() => {
+                cargo_workload::check_availability(&workspace.tools)
+            }
             Availability::Ready if self.is_cxx() && !has("c++") => {
                 Availability::Missing("no C++ compiler (c++) is installed".to_owned())
             }
@@ -263,11 +266,11 @@ impl Tracer for Trackway {
         workspace.compile(self.program, &flags).map(|_| ())
     }
 
-    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &Plan) -> Result<Vec<Batch>> {
+    fn run(&mut self, workspace: &Workspace, case: &Case, plan: &BatchPlan) -> Result<Vec<Batch>> {
         let arguments = batch_arguments(case.payload.work(), case, plan, self.batch_events());
-        let output = self.emit(workspace, case, Mode::Overwrite, &arguments)?;
-        let batches = workload::batches(&output)?;
-        self.set_emitted(workload::emitted_by_thread(&batches));
+        let output = self.emit(workspace, case, BufferState::Overwrite, &arguments)?;
+        let batches = workload::parse_batches(&output)?;
+        self.set_emitted(workload::count_events_by_thread(&batches));
         Ok(batches)
     }
 
@@ -282,34 +285,34 @@ impl Tracer for Trackway {
         self.variant != Variant::Off
     }
 
-    fn modes(&self) -> &'static [Mode] {
+    fn modes(&self) -> &'static [BufferState] {
         let is_plain = self.program == PROGRAM && !self.is_printf && self.variant != Variant::Off;
-        if is_plain { &Mode::ALL } else { &[Mode::Overwrite] }
+        if is_plain { &BufferState::ALL } else { &[BufferState::Overwrite] }
     }
 
     fn emit(
         &mut self,
         workspace: &Workspace,
         case: &Case,
-        mode: Mode,
+        mode: BufferState,
         arguments: &[String],
     ) -> Result<String> {
         let context = ["--context", case.context.name()];
         let sub_buffers = PRODUCER_SUB_BUFFERS.to_string();
         let (options, bytes) = match mode {
-            Mode::Overwrite => (vec!["--flight-recorder"], RING_BYTES),
-            Mode::Steady => (Vec::new(), FLOW_BYTES),
-            Mode::Producer => (vec!["--sub-buffers", &sub_buffers], PRODUCER_BYTES),
+            BufferState::Overwrite => (vec!["--flight-recorder"], RING_BYTES),
+            BufferState::Steady => (Vec::new(), FLOW_BYTES),
+            BufferState::Producer => (vec!["--sub-buffers", &sub_buffers], PRODUCER_BYTES),
         };
         let mut command = if self.variant == Variant::Off {
             let mut command = Command::new(workspace.path(self.program));
-            in_window(&mut command, &off_window_dir(workspace)?);
+            set_window(&mut command, &make_idle_window_dir(workspace)?);
             command
         } else {
             self.record(workspace, &[&context[..], &options].concat(), bytes)?
         };
         let finished = child::run(command.args(arguments), self.name())?;
-        self.latest = Some(Latest { emitted: Vec::new(), payload: case.payload });
+        self.latest = Some(LatestRun { emitted: Vec::new(), payload: case.payload });
         Ok(finished.stdout)
     }
 
@@ -319,7 +322,7 @@ impl Tracer for Trackway {
     }
 
     fn output(&self, workspace: &Workspace) -> Option<PathBuf> {
-        (self.variant != Variant::Off).then(|| workspace.path(TRACE))
+        (self.variant != Variant::Off).then(|| workspace.path(TRACE_FOLDER))
     }
 
     fn streams(&self) -> bool {
@@ -340,18 +343,22 @@ impl Tracer for Trackway {
             return Ok(None);
         }
         let mut command = self.record(workspace, &["--context", "none"], bytes)?;
-        let finished = child::run(command.args(flow::arguments(milliseconds)), self.name())?;
-        let trace = workspace.path(TRACE);
-        let account = |emitted: &[u64]| account(&trace, emitted.iter().sum::<u64>());
-        flow::of(&finished.stdout, &trace, account).map(Some)
+        let finished =
+            child::run(command.args(flow::workload_arguments(milliseconds)), self.name())?;
+        let trace = workspace.path(TRACE_FOLDER);
+        let account = |emitted: &[u64]| account_of_trace(&trace, emitted.iter().sum::<u64>());
+        flow::compute_flow(&finished.stdout, &trace, account).map(Some)
     }
 
     fn starts(&mut self, workspace: &Workspace, count: u32) -> Result<Option<Starts>> {
         if !self.starts_programs() {
             return Ok(None);
         }
-        let window_dir = off_window_dir(workspace)?;
-        launch(workspace, self.program, count, |command| in_window(command, &window_dir)).map(Some)
+        let window_dir = make_idle_window_dir(workspace)?;
+        measure_program_starts(workspace, self.program, count, |command| {
+            set_window(command, &window_dir)
+        })
+        .map(Some)
     }
 
     fn tear_down(&mut self) {}
@@ -367,9 +374,9 @@ mod tests {
         assert!(Trackway::printf().supports(&Case::PRINTF));
         assert!(!Trackway::printf().supports(&Case::SIMPLEST));
         assert!(!Trackway::by_sequence().supports(&Case::PRINTF));
-        assert!(!Trackway::off().supports(&Case::PRINTF));
+        assert!(!Trackway::without_session().supports(&Case::PRINTF));
         assert!(!Trackway::rust().supports(&Case::PRINTF));
-        assert!(Trackway::off().supports(&Case::SIMPLEST));
+        assert!(Trackway::without_session().supports(&Case::SIMPLEST));
         for case in [Case::SIMPLEST, Case::VIEWS, Case::SCOPE] {
             assert!(Trackway::cxx().supports(&case) && Trackway::by_sequence().supports(&case));
         }
@@ -379,12 +386,12 @@ mod tests {
     #[test]
     fn programs_are_asked_for_what_they_can_do() {
         let all = [
-            Trackway::off(),
-            Trackway::cxx_off(),
-            Trackway::rust_off(),
+            Trackway::without_session(),
+            Trackway::cxx_without_session(),
+            Trackway::rust_without_session(),
             Trackway::by_sequence(),
             Trackway::by_claim(),
-            Trackway::lockless(),
+            Trackway::by_lockless(),
             Trackway::printf(),
             Trackway::cxx(),
             Trackway::rust(),
@@ -392,7 +399,7 @@ mod tests {
         for tracer in all {
             let name = format!("{}.c", tracer.program);
             let source = SOURCES.iter().find(|source| source.name == name).expect("a source");
-            for case in Case::columns(2).into_iter().chain(Case::OUTSIDE_TABLE) {
+            for case in Case::table_columns(2).into_iter().chain(Case::OUTSIDE_TABLE) {
                 let can = source.text.contains(&format!("{{\"{}\",", case.payload.work()));
                 assert!(can || !tracer.supports(&case), "{}: {}", tracer.name(), case.words());
             }

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_bench_engine::error::{Error, Result};
-use trackway_bench_engine::host::workspace::{BuildTools, Workspace, make_dir};
+use trackway_bench_engine::host::workspace::{BuildTools, Workspace, create_private_dir};
 use trackway_bench_engine::results::Account;
 use trackway_bench_engine::tracer::Availability;
 
 use crate::trace_check::{self, RecorderSummary};
-use crate::tracers::baseline::needs_compiler;
+use crate::tracers::baseline::check_compiler;
 
 /// Sets the trace of `trackway record`, and the file of its summary next to it.
-pub(crate) fn write_to(command: &mut Command, trace: &Path) {
-    command.arg("-o").arg(trace).arg("--summary-json").arg(summary_file(trace));
+pub(crate) fn set_trace_output(command: &mut Command, trace: &Path) {
+    command.arg("-o").arg(trace).arg("--summary-json").arg(summary_path(trace));
 }
 
 /// Returns the path of the summary of the recording into this folder.
-fn summary_file(trace: &Path) -> PathBuf {
+fn summary_path(trace: &Path) -> PathBuf {
     let mut path = trace.as_os_str().to_owned();
     path.push(".json");
     path.into()
@@ -30,8 +30,8 @@ fn summary_file(trace: &Path) -> PathBuf {
 /// # Errors
 ///
 /// If there is no summary.
-pub(crate) fn summary(trace: &Path) -> Result<RecorderSummary> {
-    RecorderSummary::read(&summary_file(trace), "programs")
+pub(crate) fn read_summary(trace: &Path) -> Result<RecorderSummary> {
+    RecorderSummary::read(&summary_path(trace), "programs")
 }
 
 /// Returns the summary of the kernel events.
@@ -39,23 +39,23 @@ pub(crate) fn summary(trace: &Path) -> Result<RecorderSummary> {
 /// # Errors
 ///
 /// If there is no summary.
-pub(crate) fn kernel_summary(trace: &Path) -> Result<RecorderSummary> {
-    RecorderSummary::read(&summary_file(trace), "kernel")
+pub(crate) fn read_kernel_summary(trace: &Path) -> Result<RecorderSummary> {
+    RecorderSummary::read(&summary_path(trace), "kernel")
 }
 
 /// Computes the account of a recording, by its summary and by the trace.
-pub(crate) fn account(trace: &Path, emitted: u64) -> Result<Account> {
-    account_in(trace, &summary(trace)?, emitted)
+pub(crate) fn account_of_trace(trace: &Path, emitted: u64) -> Result<Account> {
+    account_of_streams(trace, &read_summary(trace)?, emitted)
 }
 
 /// Computes the account of the streams in this folder, which is all of the trace or a part of it.
-pub(crate) fn account_in(
+pub(crate) fn account_of_streams(
     streams: &Path,
     summary: &RecorderSummary,
     emitted: u64,
 ) -> Result<Account> {
-    let counted = trace_check::count(streams)?.unwrap_or_default();
-    summary.agrees("recorded", summary.recorded, counted.events)?;
+    let counted = trace_check::count_trace(streams)?.unwrap_or_default();
+    summary.check_count("recorded", summary.recorded, counted.events)?;
     Ok(Account {
         emitted,
         recorded: summary.recorded,
@@ -67,7 +67,7 @@ pub(crate) fn account_in(
 
 /// Computes the account of a single thread by the numbers of its events, as for other tracers.
 pub(crate) fn account_of_thread(trace: &Path, emitted: u64) -> Result<Account> {
-    trace_check::summarized(trace, emitted, &summary(trace)?)
+    trace_check::account_by_summary(trace, emitted, &read_summary(trace)?)
 }
 
 /// Returns the flags to compile a program with the header and link it with the library.
@@ -78,7 +78,7 @@ pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
     };
     // A checkout may not have the library under the name that programs load it by.
     let folder = workspace.path("lib");
-    make_dir(&folder)?;
+    create_private_dir(&folder)?;
     for name in ["libtrackway.so", "libtrackway.so.1"] {
         let link = folder.join(name);
         if !link.exists() {
@@ -99,26 +99,26 @@ pub(crate) fn link_flags(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 /// Returns the folder of a window that never had a session.
-pub(crate) fn off_window_dir(workspace: &Workspace) -> Result<PathBuf> {
+pub(crate) fn make_idle_window_dir(workspace: &Workspace) -> Result<PathBuf> {
     let folder = workspace.window_dir().join("off");
-    make_dir(&folder)?;
+    create_private_dir(&folder)?;
     Ok(folder)
 }
 
 /// Makes the program and its descendants use the bench's own window, and none of the user's
 /// sessions.
-pub(crate) fn in_window(command: &mut Command, window_dir: &Path) {
+pub(crate) fn set_window(command: &mut Command, window_dir: &Path) {
     command.env("TRACKWAY_WINDOW_DIR", window_dir);
     command.env_remove("TRACKWAY_TOKEN").env_remove("LD_PRELOAD");
 }
 
-pub(crate) fn availability(tools: &BuildTools, has_compiler: bool) -> Availability {
+pub(crate) fn check_availability(tools: &BuildTools, has_compiler: bool) -> Availability {
     if tools.include.is_none() {
         Availability::Missing("trackway/trackway.h is not beside this executable".to_owned())
     } else if tools.library.is_none() {
         Availability::Missing("libtrackway.so is not beside this executable".to_owned())
     } else {
-        needs_compiler(has_compiler)
+        check_compiler(has_compiler)
     }
 }
 
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn reasons_name_what_is_missing() {
         let mut tools = BuildTools::of("/nowhere/trackway".into());
-        let missing = |tools: &BuildTools| match availability(tools, true) {
+        let missing = |tools: &BuildTools| match check_availability(tools, true) {
             Availability::Missing(reason) => reason,
             Availability::Ready => String::new(),
         };
@@ -152,7 +152,7 @@ mod tests {
         tools.include = Some("include".into());
         assert_eq!(missing(&tools), "libtrackway.so is not beside this executable");
         tools.library = Some("libtrackway.so".into());
-        assert_eq!(availability(&tools, true), Availability::Ready);
-        assert_ne!(availability(&tools, false), Availability::Ready);
+        assert_eq!(check_availability(&tools, true), Availability::Ready);
+        assert_ne!(check_availability(&tools, false), Availability::Ready);
     }
 }

@@ -54,9 +54,9 @@ const _: () = assert!(VALUES_BYTES == 240);
 
 tls::define!("trackway_values", bytes = VALUES_BYTES, alignment = 8);
 
-/// Returns the calling thread's values, as [`crate::state::thread::current`] does its line.
+/// Returns the calling thread's values, as [`crate::state::thread::current_thread`] does its line.
 #[inline(always)]
-fn current() -> *mut Values {
+fn thread_values() -> *mut Values {
     tls::address_of!("trackway_values")
 }
 
@@ -154,8 +154,8 @@ fn append_ellipsis(bytes: &mut [u8; TEXT_BYTES], mut length: usize) {
 }
 
 /// Sets the calling thread's value.
-pub(super) fn set(place: ContextIndex, value: Value) {
-    let values = current();
+pub(super) fn set_value(place: ContextIndex, value: Value) {
+    let values = thread_values();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
     // SAFETY: the thread's own, for as long as it runs; indices are in bounds.
     unsafe {
@@ -169,13 +169,13 @@ pub(super) fn set(place: ContextIndex, value: Value) {
 }
 
 /// Clears the calling thread's value.
-pub(super) fn clear(place: ContextIndex) {
+pub(super) fn clear_value(place: ContextIndex) {
     // SAFETY: as in `set`.
     unsafe {
         let state = state_of(place);
         for _ in 0..TRIES_MAX {
             let now = state.read_volatile();
-            if swap(state, now, (now & !SET).wrapping_add(STEP)) {
+            if compare_and_swap(state, now, (now & !SET).wrapping_add(STEP)) {
                 return;
             }
         }
@@ -186,8 +186,8 @@ pub(super) fn clear(place: ContextIndex) {
 
 /// Returns the calling thread's value, if it has one.
 #[inline]
-pub(crate) fn get(place: ContextIndex) -> Option<Value> {
-    let values = current();
+pub(crate) fn read_value(place: ContextIndex) -> Option<Value> {
+    let values = thread_values();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
     // SAFETY: as in `set`.
     unsafe {
@@ -202,7 +202,7 @@ pub(crate) fn get(place: ContextIndex) -> Option<Value> {
 }
 
 fn state_of(place: ContextIndex) -> *mut u64 {
-    let values = current();
+    let values = thread_values();
     let (number, text) = (place.index(), place.index().wrapping_sub(NUMBERS_MAX));
     // SAFETY: as in `set`.
     unsafe {
@@ -228,7 +228,7 @@ impl<const WORDS: usize> Slot<WORDS> {
         // Once more, with the value that is valid now, which may be a handler's, or none.
         // SAFETY: as above.
         if !unsafe {
-            Self::write_inactive_copy(slot, |state| (Self::copy(slot, state), state & SET))
+            Self::write_inactive_copy(slot, |state| (Self::valid_copy(slot, state), state & SET))
         } {
             // An interrupted set may write the valid copy.
             // SAFETY: as above.
@@ -266,7 +266,7 @@ impl<const WORDS: usize> Slot<WORDS> {
                 compiler_fence(Ordering::SeqCst);
                 let next =
                     ((now & !(SET | COPY)) | is_set | (now & COPY ^ COPY)).wrapping_add(STEP);
-                if swap(state, now, next) {
+                if compare_and_swap(state, now, next) {
                     return true;
                 }
             }
@@ -275,7 +275,7 @@ impl<const WORDS: usize> Slot<WORDS> {
     }
 
     /// Returns the copy that is valid in this state.
-    fn copy(slot: *mut Self, state: u64) -> [u64; WORDS] {
+    fn valid_copy(slot: *mut Self, state: u64) -> [u64; WORDS] {
         // SAFETY: the caller's slot, of the calling thread.
         unsafe {
             let copy = (&raw mut (*slot).copies).cast::<[u64; WORDS]>();
@@ -296,7 +296,7 @@ impl<const WORDS: usize> Slot<WORDS> {
             if state & SET == 0 {
                 return None;
             }
-            let words = Self::copy(slot, state);
+            let words = Self::valid_copy(slot, state);
             // ORDERING: SeqCst, for the compiler alone: the words are read before the second look.
             compiler_fence(Ordering::SeqCst);
             // SAFETY: as above.
@@ -314,7 +314,7 @@ impl<const WORDS: usize> Slot<WORDS> {
 /// # Safety
 /// The word is the calling thread's.
 #[inline(always)]
-unsafe fn swap(word: *mut u64, expected: u64, next: u64) -> bool {
+unsafe fn compare_and_swap(word: *mut u64, expected: u64, next: u64) -> bool {
     #[cfg(target_arch = "x86_64")]
     {
         let found: u64;

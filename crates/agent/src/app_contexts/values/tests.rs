@@ -9,13 +9,13 @@ use super::*;
 
 const NUMBER: usize = NUMBERS_MAX - 1;
 
-fn text(text: &str) -> Value {
+fn text_value(text: &str) -> Value {
     // SAFETY: it has as many bytes.
     unsafe { Value::text(text.as_ptr(), text.len()) }
 }
 
-fn read(place: ContextIndex) -> Option<String> {
-    get(place).map(|value| {
+fn read_string(place: ContextIndex) -> Option<String> {
+    read_value(place).map(|value| {
         let (bytes, length) = value.bytes();
         String::from_utf8_lossy(&bytes[..length]).to_string()
     })
@@ -24,15 +24,15 @@ fn read(place: ContextIndex) -> Option<String> {
 #[test]
 fn what_was_set_is_there_until_it_is_taken_away() {
     let number = ContextIndex::new(NUMBER).unwrap();
-    assert_eq!(get(number), None);
-    set(number, Value::number(7));
-    set(number, Value::number(u64::MAX));
-    assert_eq!(get(number).map(|value| value.bits()), Some(u64::MAX));
+    assert_eq!(read_value(number), None);
+    set_value(number, Value::number(7));
+    set_value(number, Value::number(u64::MAX));
+    assert_eq!(read_value(number).map(|value| value.bits()), Some(u64::MAX));
     std::thread::scope(|threads| {
-        threads.spawn(|| assert_eq!(get(number), None, "another thread has its own"));
+        threads.spawn(|| assert_eq!(read_value(number), None, "another thread has its own"));
     });
-    clear(number);
-    assert_eq!(get(number), None);
+    clear_value(number);
+    assert_eq!(read_value(number), None);
 }
 
 #[test]
@@ -48,12 +48,12 @@ fn strings_are_cut_where_there_is_no_room() {
         ("012345678901234567890123456é8901", "012345678901234567890123456…"),
         ("01234567890123456789012345é78901", "01234567890123456789012345é…"),
     ] {
-        set(place, text(given));
-        assert_eq!(read(place).as_deref(), Some(kept));
+        set_value(place, text_value(given));
+        assert_eq!(read_string(place).as_deref(), Some(kept));
     }
     // SAFETY: null is allowed.
-    set(place, unsafe { Value::text(core::ptr::null(), 5) });
-    assert_eq!(read(place).as_deref(), Some("(null)"));
+    set_value(place, unsafe { Value::text(core::ptr::null(), 5) });
+    assert_eq!(read_string(place).as_deref(), Some("(null)"));
 }
 
 /// RUN a set that a handler interrupts after its look at the state; the handler reads, sets,
@@ -64,35 +64,35 @@ fn a_handler_that_interrupts_a_set_finds_a_whole_value() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
     // SAFETY: there are as many slots of strings.
-    let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
+    let slot = unsafe { (&raw mut (*thread_values()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     for what in 0..4 {
-        set(place, value(1));
+        set_value(place, value(1));
         let mut calls = 0;
         let turn = |_| {
             calls += 1;
             if calls == 1 {
-                assert_eq!(get(place), Some(value(1)));
+                assert_eq!(read_value(place), Some(value(1)));
                 match what {
                     0 => {}
-                    1 => set(place, value(3)),
-                    2 => clear(place),
+                    1 => set_value(place, value(3)),
+                    2 => clear_value(place),
                     _ => {
-                        set(place, value(4));
-                        assert_eq!(get(place), Some(value(4)));
-                        set(place, value(1));
+                        set_value(place, value(4));
+                        assert_eq!(read_value(place), Some(value(4)));
+                        set_value(place, value(1));
                     }
                 }
             } else {
                 // The interrupted set has written all of its copy meanwhile.
                 let left = [None, Some(value(3)), None, Some(value(1))];
-                assert_eq!(get(place), left[what], "{what}");
+                assert_eq!(read_value(place), left[what], "{what}");
             }
             ([2; TEXT_WORDS], SET)
         };
         // SAFETY: it is this thread's.
         assert!(unsafe { Slot::write_inactive_copy(slot, turn) });
         assert_eq!(calls, if what == 0 { 1 } else { 2 }, "{what}");
-        assert_eq!(get(place), Some(value(2)));
+        assert_eq!(read_value(place), Some(value(2)));
     }
 }
 
@@ -103,12 +103,12 @@ fn a_set_that_is_always_interrupted_ends() {
     let place = ContextIndex::new(NUMBERS_MAX + 1).unwrap();
     let value = |word: u64| Value::from_words([word; TEXT_WORDS]);
     // SAFETY: there are as many slots of strings.
-    let slot = unsafe { (&raw mut (*current()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
+    let slot = unsafe { (&raw mut (*thread_values()).texts).cast::<Slot<TEXT_WORDS>>().add(1) };
     let turn = |_| {
-        set(place, value(5));
+        set_value(place, value(5));
         ([2; TEXT_WORDS], SET)
     };
     // SAFETY: it is this thread's.
     assert!(!unsafe { Slot::write_inactive_copy(slot, turn) });
-    assert_eq!(get(place), Some(value(5)));
+    assert_eq!(read_value(place), Some(value(5)));
 }

@@ -119,7 +119,7 @@ impl CopyBuffer {
     /// # Safety
     /// There are as many bytes at `from`, if that is not null.
     #[inline]
-    unsafe fn word(
+    unsafe fn copy_elements(
         &mut self,
         from: *const u8,
         size: usize,
@@ -135,7 +135,7 @@ impl CopyBuffer {
     /// # Safety
     /// As [`Self::copy_string`], if it is not null.
     #[inline]
-    unsafe fn string(&mut self, from: *const u8) -> Result<u64, FrameError> {
+    unsafe fn copy_string_or_null(&mut self, from: *const u8) -> Result<u64, FrameError> {
         let from = if from.is_null() { c"(null)".as_ptr().cast() } else { from };
         // SAFETY: by contract.
         let (offset, length) = unsafe { self.copy_string(from)? };
@@ -181,7 +181,7 @@ impl Plan {
             let copied = unsafe { buffer.copy(name.as_ptr(), name.len()) };
             procname.offset = copied.ok()?;
         }
-        let contexts = contexts::for_filters(emitter.pid, emitter.tid, procname);
+        let contexts = contexts::filter_contexts(emitter.pid, emitter.tid, procname);
         // SAFETY: by contract.
         unsafe { step.passes_unstaged(arguments, &mut buffer, &contexts) }
     }
@@ -238,24 +238,24 @@ unsafe fn value_of(
         match source {
             Source::Context(value) => Ok(value),
             Source::Scalar(scalar, within) => scalar_of(scalar, at, within.into()),
-            Source::Str => buffer.string(at),
+            Source::Str => buffer.copy_string_or_null(at),
             Source::Text if length > buffer.free_bytes() => Err(FrameError::NoRoom),
-            Source::Text if at.is_null() => buffer.string(at),
-            Source::Text => buffer.word(at, length, length as u32),
+            Source::Text if at.is_null() => buffer.copy_string_or_null(at),
+            Source::Text => buffer.copy_elements(at, length, length as u32),
             Source::Sequence(scalar) => {
                 let count = if at.is_null() { 0 } else { length };
                 let size = count.saturating_mul(scalar.size_bytes());
                 if size > buffer.free_bytes() {
                     return Err(FrameError::NoRoom);
                 }
-                buffer.word(at, size, count as u32)
+                buffer.copy_elements(at, size, count as u32)
             }
             Source::Array(scalar, count) => {
                 let size = usize::from(count) * scalar.size_bytes();
                 if at.is_null() {
                     return Err(FrameError::NoRoom); // recorded as zeros, which staging writes
                 }
-                buffer.word(at, size, count.into())
+                buffer.copy_elements(at, size, count.into())
             }
             Source::Element(scalar, _)
                 if length.saturating_mul(scalar.size_bytes()) > buffer.uncut_bytes =>

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use crate::model::Literal;
-use crate::model::runs::{elements, fixed_bits, runs};
+use crate::model::runs::{element_layout, find_runs, fixed_bits};
 use crate::model::types::{Enumeration, Member, Role, Type};
 
 /// Marks members whose names without the underscore are those of others, with it or without.
-fn mark_ambiguous(members: &mut [Member]) {
+fn mark_ambiguous_members(members: &mut [Member]) {
     let mut bearers: HashMap<&str, u32> = HashMap::new();
     for member in &*members {
         let names = [member.name(), &member.raw_name];
@@ -24,7 +24,7 @@ fn mark_ambiguous(members: &mut [Member]) {
 }
 
 /// Prepares what depends on all slots being known: what is hidden, how members are led in.
-pub(super) fn finish(kind: &mut Type, is_version_2: bool) {
+pub(super) fn finish_type(kind: &mut Type, is_version_2: bool) {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
             // The packet's end does not set the clock while its beginning is being read.
@@ -34,7 +34,7 @@ pub(super) fn finish(kind: &mut Type, is_version_2: bool) {
         Type::Struct(structure) => {
             let mut shown = 0;
             for member in &mut structure.members {
-                finish(&mut member.kind, is_version_2);
+                finish_type(&mut member.kind, is_version_2);
                 member.hidden = member.kind.is_hidden();
                 let lead = if shown == 0 { ' ' } else { ',' };
                 let space = if shown == 0 { "" } else { " " };
@@ -44,29 +44,29 @@ pub(super) fn finish(kind: &mut Type, is_version_2: bool) {
             }
             // In CTF 2 names are what they are, and each is there once.
             if !is_version_2 {
-                mark_ambiguous(&mut structure.members);
+                mark_ambiguous_members(&mut structure.members);
             }
             structure.shown = shown > 0 || structure.members.is_empty() || is_version_2;
-            structure.runs = runs(&structure.members, structure.alignment);
+            structure.runs = find_runs(&structure.members, structure.alignment);
         }
         Type::Variant(variant) => {
             let options = variant.options.iter_mut();
-            options.for_each(|option| finish(&mut option.kind, is_version_2));
+            options.for_each(|option| finish_type(&mut option.kind, is_version_2));
         }
         Type::Array(array) => {
-            finish(&mut array.element, is_version_2);
-            array.elements = elements(&array.element);
+            finish_type(&mut array.element, is_version_2);
+            array.elements = element_layout(&array.element);
         }
         Type::Sequence(sequence) => {
-            finish(&mut sequence.element, is_version_2);
-            sequence.elements = elements(&sequence.element);
+            finish_type(&mut sequence.element, is_version_2);
+            sequence.elements = element_layout(&sequence.element);
         }
         Type::Float(_) | Type::Text | Type::WideText(_) => {}
     }
 }
 
 /// Alignments and sizes of the parts that there are, if none depends on its values.
-pub(super) fn fixed(parts: [Option<&Type>; 3]) -> Option<Vec<(u64, u64)>> {
+pub(super) fn fixed_part_layouts(parts: [Option<&Type>; 3]) -> Option<Vec<(u64, u64)>> {
     let parts = parts.into_iter().flatten();
     parts.map(|part| fixed_bits(part).map(|bits| (part.alignment(), bits))).collect()
 }

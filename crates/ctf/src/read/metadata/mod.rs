@@ -8,4 +8,5 @@ pub(crate) mod node;
 pub(crate) mod packetized;
 pub(crate) mod parser;
 pub(crate) mod resolve;
+mod roles;
 mod type_parser;

@@ -28,7 +28,7 @@ pub(crate) struct Node {
 
 impl Node {
     /// A node that is declared at `place`, unless it is too deep.
-    pub(crate) fn shared(
+    pub(crate) fn new_shared(
         place: SourcePosition,
         kind: NodeKind,
     ) -> Result<Arc<Self>, MetadataError> {
@@ -47,8 +47,8 @@ pub(crate) enum NodeKind {
     Float { bits: u32, alignment: u64, big_endian: Option<bool>, reversed: bool },
     Text,
     WideText { encoding: Encoding, end: TextEndNode },
-    Struct { members: Vec<Named>, alignment: u64 },
-    Variant { tag: Option<Reference>, options: Arc<[Named]>, optional: bool },
+    Struct { members: Vec<NamedNode>, alignment: u64 },
+    Variant { tag: Option<Reference>, options: Arc<[NamedNode]>, optional: bool },
     Array { element: Arc<Node>, length: u64, alignment: u64 },
     Sequence { element: Arc<Node>, length: Reference, alignment: u64 },
 }
@@ -107,7 +107,7 @@ impl IntegerNode {
 
 /// A member or an option.
 #[derive(Debug, Clone)]
-pub(crate) struct Named {
+pub(crate) struct NamedNode {
     pub(crate) name: String,
     pub(crate) node: Arc<Node>,
     /// Tags that select the option, if labels of the tag do not (CTF 2).
@@ -116,7 +116,7 @@ pub(crate) struct Named {
 
 /// The start of a reference's path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Start {
+pub(crate) enum ReferenceStart {
     /// To be found out (CTF 1.8): at a scope's name, or in the structures around.
     Anywhere,
     /// In a scope, by its number in `resolve.rs`.
@@ -129,7 +129,7 @@ pub(crate) enum Start {
 #[derive(Debug, Clone)]
 pub(crate) struct Reference {
     pub(crate) path: Vec<String>,
-    pub(crate) start: Start,
+    pub(crate) start: ReferenceStart,
     pub(crate) place: SourcePosition,
 }
 
@@ -137,8 +137,8 @@ impl NodeKind {
     /// One more than the deepest of its parts.
     pub(crate) fn depth(&self) -> u32 {
         let parts = match self {
-            Self::Struct { members, .. } => deepest(members),
-            Self::Variant { options, .. } => deepest(options),
+            Self::Struct { members, .. } => max_depth(members),
+            Self::Variant { options, .. } => max_depth(options),
             Self::Array { element, .. } | Self::Sequence { element, .. } => element.depth,
             _ => 0,
         };
@@ -146,7 +146,7 @@ impl NodeKind {
     }
 }
 
-fn deepest(parts: &[Named]) -> u32 {
+fn max_depth(parts: &[NamedNode]) -> u32 {
     parts.iter().map(|part| part.node.depth).max().unwrap_or(0)
 }
 

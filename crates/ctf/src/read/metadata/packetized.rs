@@ -4,17 +4,17 @@ use std::borrow::Cow;
 
 use crate::read::error::{MetadataError, MetadataProblem};
 
-const MAGIC: u32 = 0x75D1_1D57;
+const METADATA_MAGIC: u32 = 0x75D1_1D57;
 /// magic u32, uuid 16, checksum u32, content and packet size in bits u32 each, compression,
 /// encryption and checksum scheme u8 each, version u8 twice.
 const HEADER_BYTES: usize = 37;
 
 /// The text of a metadata file: all of it, or the contents of its packets.
-pub(crate) fn text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, MetadataError> {
+pub(crate) fn extract_text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, MetadataError> {
     let Some(first) = bytes.first_chunk::<4>() else { return Ok(Cow::Borrowed(bytes)) };
-    let read: fn([u8; 4]) -> u32 = if u32::from_le_bytes(*first) == MAGIC {
+    let read: fn([u8; 4]) -> u32 = if u32::from_le_bytes(*first) == METADATA_MAGIC {
         u32::from_le_bytes
-    } else if u32::from_be_bytes(*first) == MAGIC {
+    } else if u32::from_be_bytes(*first) == METADATA_MAGIC {
         u32::from_be_bytes
     } else {
         return Ok(Cow::Borrowed(bytes));
@@ -23,7 +23,7 @@ pub(crate) fn text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, MetadataError> {
     let mut at = 0;
     while at < bytes.len() {
         let packet = bytes.get(at..).unwrap_or_default();
-        let (content, packet_bytes) = one(packet, read).map_err(|problem| {
+        let (content, packet_bytes) = parse_packet(packet, read).map_err(|problem| {
             let problem = problem(at);
             MetadataError { line: 0, column: 0, problem }
         })?;
@@ -33,14 +33,17 @@ pub(crate) fn text(bytes: &[u8]) -> Result<Cow<'_, [u8]>, MetadataError> {
     Ok(Cow::Owned(text))
 }
 
-type Problem = fn(usize) -> MetadataProblem;
+type ProblemAtOffset = fn(usize) -> MetadataProblem;
 
-fn one(packet: &[u8], read: fn([u8; 4]) -> u32) -> Result<(&[u8], usize), Problem> {
-    let bad: Problem = MetadataProblem::Packet;
+fn parse_packet(
+    packet: &[u8],
+    read: fn([u8; 4]) -> u32,
+) -> Result<(&[u8], usize), ProblemAtOffset> {
+    let bad: ProblemAtOffset = MetadataProblem::Packet;
     let word = |at: usize| {
         packet.get(at..).and_then(|rest| rest.first_chunk::<4>()).map(|&bytes| read(bytes))
     };
-    if word(0) != Some(MAGIC) {
+    if word(0) != Some(METADATA_MAGIC) {
         return Err(bad);
     }
     let content_bits = word(24).ok_or(bad)?;

@@ -40,9 +40,9 @@ pub(crate) type Parsed<T> = Result<T, MetadataError>;
 
 /// The kinds of blocks, in the order in which they are read: each may use what an earlier one
 /// says, wherever that stands in the text. (The order is babeltrace2's.)
-const BLOCKS: [&str; 5] = ["env", "clock", "", "trace", "stream"];
+const BLOCK_KEYWORDS: [&str; 5] = ["env", "clock", "", "trace", "stream"];
 /// Index of the declarations of types in them.
-const DECLARATIONS: usize = 2;
+const DECLARATIONS_INDEX: usize = 2;
 /// Deepest braces: types in a block, and the attributes of the innermost one.
 const BRACES_MAX: u32 = DEPTH_MAX + 4;
 
@@ -58,7 +58,7 @@ pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
         nesting: 0,
     };
     parser.advance()?;
-    let mut marks: [Vec<Lexer<'_>>; BLOCKS.len()] = Default::default();
+    let mut marks: [Vec<Lexer<'_>>; BLOCK_KEYWORDS.len()] = Default::default();
     let mut events = Vec::new();
     while parser.token != Token::End {
         parser.find_block(&mut marks, &mut events)?;
@@ -141,14 +141,14 @@ impl<'text> Parser<'text> {
     /// `marks` by its kind, or, if it is an event, in `events`.
     fn find_block(
         &mut self,
-        marks: &mut [Vec<Lexer<'text>>; BLOCKS.len()],
+        marks: &mut [Vec<Lexer<'text>>; BLOCK_KEYWORDS.len()],
         events: &mut Vec<Lexer<'text>>,
     ) -> Parsed<()> {
         let Token::Word(word) = &self.token else {
             return if self.take(";")? { Ok(()) } else { Err(self.unexpected("a declaration")) };
         };
         let mark = self.token_at.clone();
-        let kind = BLOCKS.iter().position(|kind| kind == word);
+        let kind = BLOCK_KEYWORDS.iter().position(|kind| kind == word);
         let is_declaration = match (kind, word.as_str()) {
             (Some(kind), _) => {
                 marks[kind].push(mark);
@@ -161,7 +161,7 @@ impl<'text> Parser<'text> {
             // Says where an event is emitted; nothing depends on it.
             (None, "callsite") => false,
             (None, _) => {
-                marks[DECLARATIONS].push(mark);
+                marks[DECLARATIONS_INDEX].push(mark);
                 true
             }
         };

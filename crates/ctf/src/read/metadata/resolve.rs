@@ -8,13 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::clocks::{map_time, one_clock};
-use super::finish::{finish, fixed};
+use super::finish::{finish_type, fixed_part_layouts};
 use super::node::{
-    Document, EventNode, IntegerNode, Named, Node, NodeKind, Reference, SourcePosition, Start,
-    StreamNode, TextEndNode,
+    Document, EventNode, IntegerNode, NamedNode, Node, NodeKind, Reference, ReferenceStart,
+    SourcePosition, StreamNode, TextEndNode,
 };
+use super::roles::{CONTEXT_ROLES, HEADER_ROLES, give_id_role, has_role};
 use crate::model::Literal;
-use crate::model::runs::Flat;
+use crate::model::runs::FlatLayout;
 use crate::model::types::{
     Array, Enumeration, Float, Integer, Member, Role, Sequence, Struct, TextEnd, Type, Variant,
     VariantOption, WideText,
@@ -47,24 +48,9 @@ const SCOPE_PATHS: [&[&str]; 6] = [
     &["event", "fields"],
 ];
 
-/// Members whose integers tell about packets, by the name they have in LTTng's metadata.
-const HEADER_ROLES: [(&str, Role); 3] = [
-    ("magic", Role::Magic),
-    ("stream_id", Role::StreamClass),
-    ("stream_instance_id", Role::StreamInstance),
-];
-const CONTEXT_ROLES: [(&str, Role); 6] = [
-    ("timestamp_begin", Role::TimestampBegin),
-    ("timestamp_end", Role::TimestampEnd),
-    ("events_discarded", Role::EventsDiscarded),
-    ("packet_seq_num", Role::Sequence),
-    ("packet_size", Role::PacketSize),
-    ("content_size", Role::ContentSize),
-];
-
 /// A structure that is being compiled.
 #[derive(Default)]
-struct Frame {
+struct StructFrame {
     /// The members before the field at hand.
     members: Vec<Member>,
     /// The name of the member that the field at hand is, or is in.
@@ -77,7 +63,7 @@ struct Resolver<'document> {
     /// The finished scopes around the field at hand.
     scopes: [Option<Type>; 6],
     /// The structures around the field at hand, innermost last.
-    frames: Vec<Frame>,
+    frames: Vec<StructFrame>,
     /// The default clock of the stream at hand (CTF 2).
     default_clock: Option<Arc<str>>,
     slots: usize,
@@ -85,7 +71,7 @@ struct Resolver<'document> {
 }
 
 /// Makes a trace of a document.
-pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
+pub(crate) fn resolve_document(document: &Document) -> Resolved<Trace> {
     let mut resolver = Resolver {
         document,
         clocks: document.clocks.iter().map(|node| node.clock.clone()).collect(),
@@ -99,7 +85,7 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         let problem = MetadataProblem::Value("clock offset");
         node.clock.clock().ok_or_else(|| MetadataError::at(node.place, problem))?;
     }
-    resolver.scope(PACKET_HEADER, document.packet_header.as_ref())?;
+    resolver.compile_scope(PACKET_HEADER, document.packet_header.as_ref())?;
     resolver.give_roles(PACKET_HEADER, &HEADER_ROLES);
     let mut clock = None;
     if let (Some(header), Some(node)) = (&resolver.scopes[PACKET_HEADER], &document.packet_header)
@@ -121,13 +107,17 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
         if streams.iter().any(|other: &StreamClass| other.id == id) {
             return Err(MetadataError::at(stream.place, MetadataProblem::Duplicate("stream")));
         }
-        streams.push(resolver.stream(id, stream, &events.remove(&id).unwrap_or_default())?);
+        streams.push(resolver.resolve_stream(
+            id,
+            stream,
+            &events.remove(&id).unwrap_or_default(),
+        )?);
     }
     if let Some(event) = events.values().flatten().next() {
         return Err(MetadataError::at(event.place, MetadataProblem::Value("stream_id")));
     }
     let mut packet_header = resolver.scopes[PACKET_HEADER].take();
-    packet_header.iter_mut().for_each(|header| finish(header, document.is_version_2));
+    packet_header.iter_mut().for_each(|header| finish_type(header, document.is_version_2));
     Ok(Trace {
         uuid: document.uuid,
         name: document.name.clone(),
@@ -142,7 +132,7 @@ pub(crate) fn resolve(document: &Document) -> Resolved<Trace> {
 }
 
 impl Resolver<'_> {
-    fn stream(
+    fn resolve_stream(
         &mut self,
         id: u64,
         stream: &StreamNode,
@@ -150,34 +140,34 @@ impl Resolver<'_> {
     ) -> Resolved<StreamClass> {
         self.scopes[PACKET_CONTEXT..].fill_with(|| None);
         self.default_clock = stream.clock.clone();
-        self.scope(PACKET_CONTEXT, stream.packet_context.as_ref())?;
+        self.compile_scope(PACKET_CONTEXT, stream.packet_context.as_ref())?;
         self.give_roles(PACKET_CONTEXT, &CONTEXT_ROLES);
         self.map_times(PACKET_CONTEXT, &["timestamp_begin", "timestamp_end"], stream.place)?;
-        self.scope(EVENT_HEADER, stream.event_header.as_ref())?;
+        self.compile_scope(EVENT_HEADER, stream.event_header.as_ref())?;
         self.map_times(EVENT_HEADER, &["timestamp"], stream.place)?;
         if let Some(header) = &mut self.scopes[EVENT_HEADER]
             && !self.document.is_version_2
         {
             give_id_role(header);
         }
-        self.scope(STREAM_EVENT_CONTEXT, stream.event_context.as_ref())?;
+        self.compile_scope(STREAM_EVENT_CONTEXT, stream.event_context.as_ref())?;
         let mut events = Vec::with_capacity(nodes.len());
         let mut events_by_id = HashMap::with_capacity(nodes.len());
         for node in nodes {
-            let event = self.event(node, events.len())?;
+            let event = self.resolve_event(node, events.len())?;
             if events_by_id.insert(event.id, events.len()).is_some() {
                 return Err(MetadataError::at(node.place, MetadataProblem::Duplicate("event")));
             }
             events.push(event);
         }
-        let clock = self.clock(&events, stream.place)?.cloned();
+        let clock = self.find_stream_clock(&events, stream.place)?.cloned();
         let has_packet_times = [Role::TimestampBegin, Role::TimestampEnd].iter().all(|role| {
             self.scopes[PACKET_CONTEXT].as_ref().is_some_and(|context| has_role(context, *role))
         });
         let is_version_2 = self.document.is_version_2;
         let mut take = |scope: usize| {
             let mut kind = self.scopes[scope].take();
-            kind.iter_mut().for_each(|kind| finish(kind, is_version_2));
+            kind.iter_mut().for_each(|kind| finish_type(kind, is_version_2));
             if let (PACKET_CONTEXT, true, Some(Type::Struct(context))) =
                 (scope, is_version_2, &mut kind)
             {
@@ -187,10 +177,10 @@ impl Resolver<'_> {
         };
         let event_header = take(EVENT_HEADER);
         let event_context = take(STREAM_EVENT_CONTEXT);
-        let flat = Flat::of_stream(event_context.as_ref());
+        let flat = FlatLayout::of_stream(event_context.as_ref());
         for event in &mut events {
             let [context, fields] = [event.context.as_ref(), event.fields.as_ref()];
-            event.fixed = fixed([event_context.as_ref(), context, fields]);
+            event.fixed = fixed_part_layouts([event_context.as_ref(), context, fields]);
             event.flat = flat.as_ref().and_then(|flat| flat.of_class(context, fields));
         }
         Ok(StreamClass {
@@ -208,14 +198,14 @@ impl Resolver<'_> {
         })
     }
 
-    fn event(&mut self, node: &EventNode, index: usize) -> Resolved<EventClass> {
+    fn resolve_event(&mut self, node: &EventNode, index: usize) -> Resolved<EventClass> {
         self.scopes[EVENT_CONTEXT..].fill_with(|| None);
-        self.scope(EVENT_CONTEXT, node.context.as_ref())?;
-        self.scope(EVENT_FIELDS, node.fields.as_ref())?;
+        self.compile_scope(EVENT_CONTEXT, node.context.as_ref())?;
+        self.compile_scope(EVENT_FIELDS, node.fields.as_ref())?;
         let [.., context, fields] = &mut self.scopes;
         let (mut context, mut fields) = (context.take(), fields.take());
         for part in context.iter_mut().chain(&mut fields) {
-            finish(part, self.document.is_version_2);
+            finish_type(part, self.document.is_version_2);
         }
         Ok(EventClass {
             id: node.id.unwrap_or(0),
@@ -231,7 +221,11 @@ impl Resolver<'_> {
     }
 
     /// The stream's clock: its default one (CTF 2), or the only one that its fields set.
-    fn clock(&self, events: &[EventClass], place: SourcePosition) -> Resolved<Option<&ClockClass>> {
+    fn find_stream_clock(
+        &self,
+        events: &[EventClass],
+        place: SourcePosition,
+    ) -> Resolved<Option<&ClockClass>> {
         let mut name = self.default_clock.as_ref();
         let scopes = self.scopes[PACKET_CONTEXT..].iter().flatten();
         let payloads = events.iter().flat_map(|event| [&event.context, &event.fields]).flatten();
@@ -253,7 +247,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    fn scope(&mut self, scope: usize, node: Option<&Arc<Node>>) -> Resolved<()> {
+    fn compile_scope(&mut self, scope: usize, node: Option<&Arc<Node>>) -> Resolved<()> {
         self.frames.clear();
         self.scopes[scope] = match node {
             Some(node) if !matches!(node.kind, NodeKind::Struct { .. }) => {
@@ -332,7 +326,9 @@ impl Resolver<'_> {
                 };
                 Type::WideText(WideText { encoding: *encoding, end })
             }
-            NodeKind::Struct { members, alignment } => self.structure(members, *alignment)?,
+            NodeKind::Struct { members, alignment } => {
+                self.compile_structure(members, *alignment)?
+            }
             NodeKind::Array { element, length, alignment } => {
                 let element = Box::new(self.compile(element)?);
                 let (within, text) = (element.alignment(), is_character(&element));
@@ -351,20 +347,20 @@ impl Resolver<'_> {
                 let untagged = MetadataProblem::Unsupported("variant without tag");
                 let tag = tag.as_ref();
                 let tag = tag.ok_or_else(|| MetadataError::at(node.place, untagged))?;
-                self.variant(tag, options, *optional)?
+                self.compile_variant(tag, options, *optional)?
             }
         })
     }
 
     /// The slot of a length: an integer without sign.
     fn length_slot(&mut self, length: &Reference) -> Resolved<usize> {
-        let found = self.slot(length)?;
-        if found.signed { Err(unknown(length)) } else { Ok(found.slot) }
+        let found = self.resolve_slot(length)?;
+        if found.signed { Err(unknown_field_error(length)) } else { Ok(found.slot) }
     }
 
-    fn structure(&mut self, members: &[Named], alignment: u64) -> Resolved<Type> {
+    fn compile_structure(&mut self, members: &[NamedNode], alignment: u64) -> Resolved<Type> {
         let members_before = Vec::with_capacity(members.len());
-        self.frames.push(Frame { members: members_before, current: String::new() });
+        self.frames.push(StructFrame { members: members_before, current: String::new() });
         for named in members {
             if let Some(frame) = self.frames.last_mut() {
                 frame.current.clone_from(&named.name);
@@ -383,8 +379,13 @@ impl Resolver<'_> {
         Ok(Type::Struct(Struct { members, alignment, shown: true, runs: Vec::new() }))
     }
 
-    fn variant(&mut self, tag: &Reference, options: &[Named], optional: bool) -> Resolved<Type> {
-        let found = self.slot(tag)?;
+    fn compile_variant(
+        &mut self,
+        tag: &Reference,
+        options: &[NamedNode],
+        optional: bool,
+    ) -> Resolved<Type> {
+        let found = self.resolve_slot(tag)?;
         let labels = found.labels.unwrap_or_else(|| Arc::from([]));
         let mut resolved = Vec::with_capacity(options.len());
         for named in options {
@@ -398,7 +399,7 @@ impl Resolver<'_> {
         }
         // In CTF 1.8, a tag is an enumeration.
         if labels.is_empty() && !self.document.is_version_2 {
-            return Err(unknown(tag));
+            return Err(unknown_field_error(tag));
         }
         let (slot, signed) = (found.slot, found.signed);
         Ok(Type::Variant(Variant { slot, signed, options: resolved, optional }))
@@ -407,77 +408,83 @@ impl Resolver<'_> {
     /// The slot of the integer that `reference` means. Where it does not say from where: looked
     /// for in the structures around it, from the inside out, then in the scopes before its own,
     /// latest first.
-    fn slot(&mut self, reference: &Reference) -> Resolved<Found> {
+    fn resolve_slot(&mut self, reference: &Reference) -> Resolved<FoundSlot> {
         let path: Vec<&str> = reference.path.iter().map(String::as_str).collect();
         let (frames, slots) = (&mut self.frames[..], &mut self.slots);
         let from = match reference.start {
-            Start::Enclosing(count) => {
+            ReferenceStart::Enclosing(count) => {
                 let frame = frames.len().checked_sub(count + 1);
                 return match frame.and_then(|frame| frames.get_mut(frame..)) {
-                    Some(around) => find_around(around, &path, slots),
+                    Some(around) => find_slot_in_frames(around, &path, slots),
                     None => None,
                 }
-                .ok_or_else(|| unknown(reference));
+                .ok_or_else(|| unknown_field_error(reference));
             }
-            Start::Scope(scope) => Some((scope, &path[..])),
-            Start::Anywhere => SCOPE_PATHS.iter().enumerate().find_map(|(scope, prefix)| {
-                let rest = path.strip_prefix(*prefix).filter(|rest| !rest.is_empty())?;
-                Some((scope, rest))
-            }),
+            ReferenceStart::Scope(scope) => Some((scope, &path[..])),
+            ReferenceStart::Anywhere => {
+                SCOPE_PATHS.iter().enumerate().find_map(|(scope, prefix)| {
+                    let rest = path.strip_prefix(*prefix).filter(|rest| !rest.is_empty())?;
+                    Some((scope, rest))
+                })
+            }
         };
         if let Some((scope, rest)) = from {
             let finished = match &mut self.scopes[scope] {
-                Some(Type::Struct(structure)) => find(&mut structure.members, rest, slots),
+                Some(Type::Struct(structure)) => find_slot(&mut structure.members, rest, slots),
                 _ => None,
             };
-            let own = || find_around(frames, rest, slots);
-            return finished.or_else(own).ok_or_else(|| unknown(reference));
+            let own = || find_slot_in_frames(frames, rest, slots);
+            return finished.or_else(own).ok_or_else(|| unknown_field_error(reference));
         }
         for frame in (0..frames.len()).rev() {
-            if let Some(found) = find_around(&mut frames[frame..], &path, slots) {
+            if let Some(found) = find_slot_in_frames(&mut frames[frame..], &path, slots) {
                 return Ok(found);
             }
         }
         for scope in self.scopes.iter_mut().rev() {
             if let Some(Type::Struct(structure)) = scope
-                && let Some(found) = find(&mut structure.members, &path, slots)
+                && let Some(found) = find_slot(&mut structure.members, &path, slots)
             {
                 return Ok(found);
             }
         }
-        Err(unknown(reference))
+        Err(unknown_field_error(reference))
     }
 }
 
 /// An integer that others depend on.
-struct Found {
+struct FoundSlot {
     slot: usize,
     signed: bool,
     labels: Option<Arc<[crate::model::types::Mapping]>>,
 }
 
-fn unknown(reference: &Reference) -> MetadataError {
+fn unknown_field_error(reference: &Reference) -> MetadataError {
     MetadataError::at(reference.place, MetadataProblem::UnknownField(reference.path.join(".")))
 }
 
 /// Finds a field from the first of `frames` on: among its members, or, where it is being
 /// compiled itself, in the next.
-fn find_around(frames: &mut [Frame], path: &[&str], slots: &mut usize) -> Option<Found> {
+fn find_slot_in_frames(
+    frames: &mut [StructFrame],
+    path: &[&str],
+    slots: &mut usize,
+) -> Option<FoundSlot> {
     let (frame, inner) = frames.split_first_mut()?;
     match path {
         [first, rest @ ..] if *first == frame.current && !rest.is_empty() => {
-            find_around(inner, rest, slots)
+            find_slot_in_frames(inner, rest, slots)
         }
-        _ => find(&mut frame.members, path, slots),
+        _ => find_slot(&mut frame.members, path, slots),
     }
 }
 
-fn find(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<Found> {
+fn find_slot(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<FoundSlot> {
     let mut integers = Vec::new();
     let mut found = None;
     let (first, rest) = path.split_first()?;
     let member = members.iter_mut().find(|member| member.raw_name == *first)?;
-    gather(&mut member.kind, rest, &mut integers, &mut found);
+    collect_integers(&mut member.kind, rest, &mut integers, &mut found);
     // Where a variant may hold it in several places, all of them have one slot.
     let before = integers.iter().find_map(|integer| integer.slot);
     let is_one = |slot: Option<usize>| slot.is_none() || slot == before;
@@ -488,13 +495,13 @@ fn find(members: &mut [Member], path: &[&str], slots: &mut usize) -> Option<Foun
     *slots = (*slots).max(slot + 1);
     integers.iter_mut().for_each(|integer| integer.slot = Some(slot));
     let (signed, labels) = found?;
-    Some(Found { slot, signed, labels })
+    Some(FoundSlot { slot, signed, labels })
 }
 
 type Labels = Option<Arc<[crate::model::types::Mapping]>>;
 
 /// Gathers the integers at `path` below `kind`, and the sign and the labels of the first.
-fn gather<'kind>(
+fn collect_integers<'kind>(
     kind: &'kind mut Type,
     path: &[&str],
     integers: &mut Vec<&'kind mut Integer>,
@@ -512,12 +519,12 @@ fn gather<'kind>(
         (Type::Struct(structure), [first, rest @ ..]) => {
             let member = structure.members.iter_mut().find(|member| member.raw_name == *first);
             if let Some(member) = member {
-                gather(&mut member.kind, rest, integers, found);
+                collect_integers(&mut member.kind, rest, integers, found);
             }
         }
         (Type::Variant(variant), path) => {
             for option in &mut variant.options {
-                gather(&mut option.kind, path, integers, found);
+                collect_integers(&mut option.kind, path, integers, found);
             }
         }
         _ => {}
@@ -558,40 +565,4 @@ fn is_character(kind: &Type) -> bool {
 /// Returns true if an array of this type is a BLOB.
 const fn is_blob_byte(kind: &Type) -> bool {
     matches!(kind, Type::Integer(Integer { blob: true, .. }))
-}
-
-/// Every integer named `id`, however deep in the event header, gives the event's class.
-fn give_id_role(kind: &mut Type) {
-    match kind {
-        Type::Struct(structure) => {
-            for member in &mut structure.members {
-                let is_id = member.name() == "id";
-                match member.kind.integer_mut() {
-                    Some(integer) if is_id => integer.role = Role::EventClass,
-                    Some(_) => {}
-                    None => give_id_role(&mut member.kind),
-                }
-            }
-        }
-        Type::Variant(variant) => {
-            variant.options.iter_mut().for_each(|option| give_id_role(&mut option.kind));
-        }
-        Type::Array(array) => give_id_role(&mut array.element),
-        Type::Sequence(sequence) => give_id_role(&mut sequence.element),
-        Type::Integer(_)
-        | Type::Enumeration(_)
-        | Type::Float(_)
-        | Type::Text
-        | Type::WideText(_) => {}
-    }
-}
-
-fn has_role(context: &Type, role: Role) -> bool {
-    let Type::Struct(structure) = context else { return false };
-    structure.members.iter().any(|member| match &member.kind {
-        Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
-            integer.role == role
-        }
-        _ => false,
-    })
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::lexer::Token;
 use super::node::{
-    EnvironmentValue, IntegerNode, Named, Node, NodeKind, Reference, SourcePosition, Start,
+    EnvironmentValue, IntegerNode, NamedNode, Node, NodeKind, Reference, ReferenceStart,
+    SourcePosition,
 };
 use super::parser::{Parsed, Parser, Value};
 use crate::model::meaning::Meaning;
@@ -83,7 +84,7 @@ impl Parser<'_> {
         };
         let Some(meaning) = Meaning::of(name, &labels) else { return Ok(node) };
         let integer = IntegerNode { meaning: Some(meaning), ..integer.clone() };
-        Node::shared(node.place, NodeKind::Integer(integer))
+        Node::new_shared(node.place, NodeKind::Integer(integer))
     }
 
     fn define(&mut self, name: String, node: Arc<Node>) {
@@ -108,7 +109,7 @@ impl Parser<'_> {
         match word.as_str() {
             "integer" => {
                 let integer = self.integer()?;
-                Node::shared(place, NodeKind::Integer(integer))
+                Node::new_shared(place, NodeKind::Integer(integer))
             }
             "floating_point" => self.floating_point(),
             "string" => self.string(),
@@ -128,7 +129,7 @@ impl Parser<'_> {
             // Pointers are shown as addresses.
             NodeKind::Integer(integer) if name.ends_with('*') => {
                 let integer = IntegerNode { base: Base::Hexadecimal, ..integer.clone() };
-                Node::shared(place, NodeKind::Integer(integer))
+                Node::new_shared(place, NodeKind::Integer(integer))
             }
             _ => Ok(node),
         }
@@ -290,7 +291,7 @@ impl Parser<'_> {
             (11, 53) => 64,
             _ => return Err(self.error(MetadataProblem::Unsupported("floating-point format"))),
         };
-        Node::shared(place, NodeKind::Float { bits, alignment, big_endian, reversed: false })
+        Node::new_shared(place, NodeKind::Float { bits, alignment, big_endian, reversed: false })
     }
 
     fn string(&mut self) -> Parsed<Arc<Node>> {
@@ -302,7 +303,7 @@ impl Parser<'_> {
                 _ => Ok(()),
             })?;
         }
-        Node::shared(place, NodeKind::Text)
+        Node::new_shared(place, NodeKind::Text)
     }
 
     fn structure(&mut self) -> Parsed<Arc<Node>> {
@@ -322,7 +323,7 @@ impl Parser<'_> {
             alignment = self.alignment(&value)?;
             self.expect(")")?;
         }
-        let node = Node::shared(place, NodeKind::Struct { members, alignment })?;
+        let node = Node::new_shared(place, NodeKind::Struct { members, alignment })?;
         if let Some(name) = name {
             self.define(name, Arc::clone(&node));
         }
@@ -337,10 +338,10 @@ impl Parser<'_> {
         Ok(None)
     }
 
-    fn members(&mut self) -> Parsed<Vec<Named>> {
+    fn members(&mut self) -> Parsed<Vec<NamedNode>> {
         self.expect("{")?;
         self.nested(|parser| {
-            let mut members: Vec<Named> = Vec::new();
+            let mut members: Vec<NamedNode> = Vec::new();
             while !parser.take("}")? {
                 if parser.at_word("typealias") || parser.at_word("typedef") {
                     parser.declaration()?;
@@ -357,12 +358,12 @@ impl Parser<'_> {
     }
 
     /// `name`, `name[3]`, `name[length]`, several with commas between.
-    fn declarators(&mut self, node: &Arc<Node>) -> Parsed<Vec<Named>> {
+    fn declarators(&mut self, node: &Arc<Node>) -> Parsed<Vec<NamedNode>> {
         let mut named = Vec::new();
         loop {
             let name = self.word()?;
             let node = self.dimensions(Arc::clone(node))?;
-            named.push(Named { name, node, ranges: None });
+            named.push(NamedNode { name, node, ranges: None });
             if !self.take(",")? {
                 return Ok(named);
             }
@@ -384,7 +385,7 @@ impl Parser<'_> {
         };
         self.expect("]")?;
         let element = self.nested(|parser| parser.dimensions(element))?;
-        Node::shared(
+        Node::new_shared(
             place,
             match length {
                 Ok(length) => NodeKind::Array { element, length, alignment: 1 },
@@ -413,7 +414,7 @@ impl Parser<'_> {
 
     fn reference(&mut self) -> Parsed<Reference> {
         let place = self.place;
-        Ok(Reference { path: self.path()?, start: Start::Anywhere, place })
+        Ok(Reference { path: self.path()?, start: ReferenceStart::Anywhere, place })
     }
 
     fn variant(&mut self) -> Parsed<Arc<Node>> {
@@ -427,7 +428,7 @@ impl Parser<'_> {
         } else {
             None
         };
-        let options: Arc<[Named]> = if self.at_symbol("{") {
+        let options: Arc<[NamedNode]> = if self.at_symbol("{") {
             let options = Arc::from(self.members()?);
             if let Some(name) = name {
                 let untagged = NodeKind::Variant {
@@ -435,7 +436,7 @@ impl Parser<'_> {
                     options: Arc::clone(&options),
                     optional: false,
                 };
-                let node = Node::shared(place, untagged)?;
+                let node = Node::new_shared(place, untagged)?;
                 self.define(name, node);
             }
             options
@@ -446,7 +447,7 @@ impl Parser<'_> {
                 _ => return Err(self.error(MetadataProblem::UnknownType(name))),
             }
         };
-        Node::shared(place, NodeKind::Variant { tag, options, optional: false })
+        Node::new_shared(place, NodeKind::Variant { tag, options, optional: false })
     }
 
     fn enumeration(&mut self) -> Parsed<Arc<Node>> {
@@ -469,7 +470,8 @@ impl Parser<'_> {
         };
         let integer = integer.clone();
         let labels = Arc::from(self.labels()?);
-        let node = Node::shared(place, NodeKind::Enumeration { integer, labels, flags: false })?;
+        let node =
+            Node::new_shared(place, NodeKind::Enumeration { integer, labels, flags: false })?;
         if let Some(name) = name {
             self.define(name, Arc::clone(&node));
         }

@@ -477,7 +477,7 @@ pub(super) mod tests {
         panic!("it does not end");
     }
 
-    fn read(representation: Representation, at: i16) -> ArgumentRead {
+    fn build_read(representation: Representation, at: i16) -> ArgumentRead {
         ArgumentRead {
             root: Root::Argument(1),
             hops: [0; HOPS_MAX],
@@ -502,8 +502,8 @@ pub(super) mod tests {
                     memory[264..280].copy_from_slice(&name);
                     let mut asm = Asm::default();
                     let number = Representation::Integer { bytes: 2, is_signed: true, into: 4 };
-                    let steps =
-                        [read(Representation::Array(16), 8), read(number, 8)].map(Step::Argument);
+                    let steps = [build_read(Representation::Array(16), 8), build_read(number, 8)]
+                        .map(Step::Argument);
                     write_arguments(&mut asm, &steps, &|_| {});
                     let registers = run(asm, &mut memory);
                     let mut expected = name[..length.min(15)].to_vec();
@@ -522,7 +522,7 @@ pub(super) mod tests {
     #[test]
     fn the_state_of_a_thread_is_the_kernels() {
         /// Follows include/linux/sched.h and include/trace/events/sched.h of Linux 6.14.
-        fn kernels(preempt: bool, state: u32, exit_state: u32) -> u64 {
+        fn kernel_thread_state(preempt: bool, state: u32, exit_state: u32) -> u64 {
             if preempt {
                 return 0x100;
             }
@@ -537,7 +537,7 @@ pub(super) mod tests {
             if index == 0 { 0 } else { 1 << (index - 1) }
         }
         let representation = Representation::State { preempt: 0, prev_state: 3, exit_state: 8 };
-        let read = ArgumentRead { at: None, ..read(representation, 0) };
+        let read = ArgumentRead { at: None, ..build_read(representation, 0) };
         for preempt in [false, true] {
             for state in 0..0x2_0000_u32 {
                 // The exit state has bits 0x10 and 0x20.
@@ -553,7 +553,7 @@ pub(super) mod tests {
                 let recorded = u64::from_le_bytes(*memory[512..].first_chunk().expect("eight"));
                 assert_eq!(
                     recorded,
-                    kernels(preempt, state, exit_state),
+                    kernel_thread_state(preempt, state, exit_state),
                     "{state:#x} {exit_state:#x}"
                 );
             }

@@ -174,9 +174,10 @@ impl<'btf> ContextResolver<'btf> {
 
     fn resolve(&self, context: &Context) -> Result<ContextLocation, &'static str> {
         match (context.source, self.btf) {
-            (Source::State(state), Some(btf)) => {
-                ContextLocation::for_state(state, self.probed.get_or_init(|| Preemption::find(btf)))
-            }
+            (Source::State(state), Some(btf)) => ContextLocation::for_state(
+                state,
+                self.probed.get_or_init(|| Preemption::probe(btf)),
+            ),
             (source, btf) => {
                 ContextLocation::for_source(source, btf).ok_or("its types do not give its location")
             }
@@ -541,7 +542,7 @@ mod tests {
     #[test]
     fn missing_contexts_are_refused_by_name() {
         for name in ["prio", "preemptible", "interruptible", "need_reschedule", "migratable"] {
-            let wanted = Context::named(name).expect("there is one");
+            let wanted = Context::find_by_name(name).expect("there is one");
             let hidden = Contexts::new(&[wanted], None).expect_err("there are no types");
             assert!(
                 hidden

@@ -51,7 +51,7 @@ pub(super) enum State {
 
 pub(super) const TASK: &str = "task_struct";
 
-const fn path(
+const fn path_context(
     name: &'static str,
     about: &'static str,
     hops: &'static [Hop],
@@ -60,7 +60,7 @@ const fn path(
     Context { name, about, source: Source::Path { hops, scalar, less: 0 } }
 }
 
-const fn subtract(context: Context, less: i32) -> Context {
+const fn subtract_constant(context: Context, less: i32) -> Context {
     match context.source {
         Source::Path { hops, scalar, .. } => {
             Context { source: Source::Path { hops, scalar, less }, ..context }
@@ -69,7 +69,7 @@ const fn subtract(context: Context, less: i32) -> Context {
     }
 }
 
-const fn state(name: &'static str, about: &'static str, state: State) -> Context {
+const fn state_context(name: &'static str, about: &'static str, state: State) -> Context {
     Context { name, about, source: Source::State(state) }
 }
 
@@ -84,48 +84,52 @@ const CPU_ID: Context = Context { name: "cpu_id", about: "the CPU", source: Sour
 pub const ALL: [Context; 27] = [
     Context { name: "tid", about: "thread", source: Source::PidTgid { shift: 0 } },
     Context { name: "pid", about: "process", source: Source::PidTgid { shift: 32 } },
-    path("ppid", "parent process", &[(TASK, "real_parent"), (TASK, "tgid")], Scalar::I32),
+    path_context("ppid", "parent process", &[(TASK, "real_parent"), (TASK, "tgid")], Scalar::I32),
     Context { name: "vpid", about: "process, for itself", source: Source::OwnNumber(PROCESS) },
     Context { name: "vtid", about: "thread, for itself", source: Source::OwnNumber(THREAD) },
     Context { name: "procname", about: "the thread's name", source: Source::Name },
-    subtract(path("prio", "priority, as in /proc/PID/stat", &[(TASK, "prio")], Scalar::I32),
+    subtract_constant(
+        path_context("prio", "priority, as in /proc/PID/stat", &[(TASK, "prio")], Scalar::I32),
         FIRST_PRIORITY),
-    subtract(path("nice", "niceness", &[(TASK, "static_prio")], Scalar::I32), DEFAULT_PRIORITY),
+    subtract_constant(path_context("nice", "niceness", &[(TASK, "static_prio")], Scalar::I32),
+        DEFAULT_PRIORITY),
     Context { name: "uid", about: "user", source: Source::UidGid { shift: 0 } },
-    path("euid", "user, effective", &[(TASK, "cred"), ("cred", "euid.val")], Scalar::U32),
-    path("suid", "user, saved", &[(TASK, "cred"), ("cred", "suid.val")], Scalar::U32),
+    path_context("euid", "user, effective", &[(TASK, "cred"), ("cred", "euid.val")], Scalar::U32),
+    path_context("suid", "user, saved", &[(TASK, "cred"), ("cred", "suid.val")], Scalar::U32),
     Context { name: "gid", about: "group", source: Source::UidGid { shift: 32 } },
-    path("egid", "group, effective", &[(TASK, "cred"), ("cred", "egid.val")], Scalar::U32),
-    path("sgid", "group, saved", &[(TASK, "cred"), ("cred", "sgid.val")], Scalar::U32),
-    path("cgroup_id", "control group (version 2): the inode number of its folder",
+    path_context("egid", "group, effective", &[(TASK, "cred"), ("cred", "egid.val")], Scalar::U32),
+    path_context("sgid", "group, saved", &[(TASK, "cred"), ("cred", "sgid.val")], Scalar::U32),
+    path_context("cgroup_id", "control group (version 2): the inode number of its folder",
         &[(TASK, "cgroups"), ("css_set", "dfl_cgrp"), ("cgroup", "kn"), ("kernfs_node", "id")],
         Scalar::U64),
-    path("cgroup_ns", "namespace of control groups",
+    path_context("cgroup_ns", "namespace of control groups",
         &[(TASK, "nsproxy"), ("nsproxy", "cgroup_ns"), ("cgroup_namespace", "ns.inum")],
         Scalar::U32),
-    path("ipc_ns", "namespace of System V IPC",
+    path_context("ipc_ns", "namespace of System V IPC",
         &[(TASK, "nsproxy"), ("nsproxy", "ipc_ns"), ("ipc_namespace", "ns.inum")], Scalar::U32),
-    path("mnt_ns", "namespace of mounts",
+    path_context("mnt_ns", "namespace of mounts",
         &[(TASK, "nsproxy"), ("nsproxy", "mnt_ns"), ("mnt_namespace", "ns.inum")], Scalar::U32),
-    path("net_ns", "namespace of networks",
+    path_context("net_ns", "namespace of networks",
         &[(TASK, "nsproxy"), ("nsproxy", "net_ns"), ("net", "ns.inum")], Scalar::U32),
     Context { name: "pid_ns", about: "namespace of processes",
         source: Source::OwnNamespace(THREAD) },
-    path("time_ns", "namespace of clocks",
+    path_context("time_ns", "namespace of clocks",
         &[(TASK, "nsproxy"), ("nsproxy", "time_ns"), ("time_namespace", "ns.inum")], Scalar::U32),
-    path("user_ns", "namespace of users",
+    path_context("user_ns", "namespace of users",
         &[(TASK, "cred"), ("cred", "user_ns"), ("user_namespace", "ns.inum")], Scalar::U32),
-    path("uts_ns", "namespace of host names",
+    path_context("uts_ns", "namespace of host names",
         &[(TASK, "nsproxy"), ("nsproxy", "uts_ns"), ("uts_namespace", "ns.inum")], Scalar::U32),
-    state("preemptible", "whether nothing forbids that it is preempted", State::Preemptible),
-    state("interruptible", "whether interrupts come", State::Interruptible),
-    state("need_reschedule", "whether it is to leave its CPU", State::NeedReschedule),
-    state("migratable", "whether nothing forbids that it goes to another CPU", State::Migratable),
+    state_context("preemptible", "whether nothing forbids that it is preempted",
+        State::Preemptible),
+    state_context("interruptible", "whether interrupts come", State::Interruptible),
+    state_context("need_reschedule", "whether it is to leave its CPU", State::NeedReschedule),
+    state_context("migratable", "whether nothing forbids that it goes to another CPU",
+        State::Migratable),
 ];
 
 impl Context {
     /// Returns the context with this name.
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn find_by_name(name: &str) -> Option<Self> {
         ALL.into_iter().find(|context| context.name == name)
     }
 

@@ -15,12 +15,12 @@ use trackway_session::protocol::{
     ANSWER_BYTES_MAX, Answer, LINE_BYTES_MAX, Message, Notice, PROTOCOL_VERSION, Refusal, Request,
     Status,
 };
-use trackway_sys::wait::{self, Awaited};
+use trackway_sys::wait::{self, PollEntry};
 use trackway_testkit::{Random, TemporaryFolder};
 
 use super::super::client::Session;
 use super::super::server::{CLIENTS_MAX, Connection, Server};
-use super::super::{Claimed, RunFolder};
+use super::super::{ClaimedName, RunFolder};
 use crate::error::RecordError;
 
 const NAME: &str = "web";
@@ -40,7 +40,7 @@ impl TestServer {
         Self { _temporary: temporary, folder }
     }
 
-    fn claim(&self) -> Claimed {
+    fn claim(&self) -> ClaimedName {
         self.folder.claim(NAME).expect("the name")
     }
 
@@ -56,7 +56,7 @@ impl TestServer {
 /// Serves as a recorder does, once.
 fn serve_once(server: &mut Server, answer: &Answer) {
     let period_ns = if server.has_requests() { 0 } else { PERIOD_NS };
-    wait::any(&mut server.awaited(), period_ns).expect("a wait");
+    wait::wait_for_any(&mut server.awaited(), period_ns).expect("a wait");
     let asked = server.turn();
     let clients: HashSet<_> = asked.iter().map(|(client, _)| client).collect();
     assert_eq!(clients.len(), asked.len(), "one request of a client in a turn");
@@ -73,7 +73,7 @@ fn line_of(request: Request) -> Vec<u8> {
 }
 
 /// Returns lines that a client may send: requests, and bytes that resemble some.
-fn lines(random: &mut Random) -> Vec<u8> {
+fn random_lines(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for _ in 0..random.next_below(40) {
         let patterns = vec!["app:x".into(); random.next_below(50) as usize];
@@ -101,7 +101,11 @@ fn lines(random: &mut Random) -> Vec<u8> {
 }
 
 /// Sends in pieces; fails if the peer does not read them any more.
-fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::io::Result<()> {
+fn send_in_pieces(
+    stream: &mut UnixStream,
+    mut bytes: &[u8],
+    random: &mut Random,
+) -> std::io::Result<()> {
     while !bytes.is_empty() {
         let (piece, rest) = bytes.split_at(bytes.len().min(1 + random.next_below(400) as usize));
         stream.write_all(piece)?;
@@ -111,24 +115,24 @@ fn send(stream: &mut UnixStream, mut bytes: &[u8], random: &mut Random) -> std::
 }
 
 /// Reads answers until the end.
-fn answers(stream: &UnixStream) -> Vec<Answer> {
+fn read_answers(stream: &UnixStream) -> Vec<Answer> {
     let lines = BufReader::new(stream).lines();
     lines.map(|line| serde_json::from_str(&line.expect("a line")).expect("an answer")).collect()
 }
 
 /// Behaves as one client, at random.
-fn visit(world: &TestServer, seed: u64) {
+fn run_random_client(world: &TestServer, seed: u64) {
     let mut random = Random::new(seed);
-    let sent = lines(&mut random);
+    let sent = random_lines(&mut random);
     let mut stream = world.connect();
     match random.next_below(6) {
         // It does not read, and goes.
-        0 => drop(send(&mut stream, &sent, &mut random)),
+        0 => drop(send_in_pieces(&mut stream, &sent, &mut random)),
         // It goes in the middle of a line.
-        1 => drop(send(&mut stream, &sent[..sent.len() / 2], &mut random)),
+        1 => drop(send_in_pieces(&mut stream, &sent[..sent.len() / 2], &mut random)),
         // It reads nothing, and ends one direction.
         2 => {
-            let _ = send(&mut stream, &sent, &mut random);
+            let _ = send_in_pieces(&mut stream, &sent, &mut random);
             let _ = stream.shutdown(Shutdown::Read);
         }
         // A line without end.
@@ -137,15 +141,15 @@ fn visit(world: &TestServer, seed: u64) {
             let endless = vec![b'x'; LINE_BYTES_MAX + 1];
             // It may be disconnected before the last bytes are sent.
             let _ = stream.write_all(&sent).and_then(|()| stream.write_all(&endless));
-            let found = answers(&stream);
+            let found = read_answers(&stream);
             assert_eq!(found.len(), before + 1, "seed {seed}");
             assert!(matches!(found.last(), Some(Answer::Refused(_))));
         }
         _ => {
-            send(&mut stream, &sent, &mut random).expect("taken");
+            send_in_pieces(&mut stream, &sent, &mut random).expect("taken");
             stream.shutdown(Shutdown::Write).expect("half closed");
             let expected = sent.iter().filter(|&&byte| byte == b'\n').count();
-            assert_eq!(answers(&stream).len(), expected, "seed {seed}");
+            assert_eq!(read_answers(&stream).len(), expected, "seed {seed}");
         }
     }
 }
@@ -164,7 +168,7 @@ fn each_line_has_one_answer_whoever_else_is_there() {
     }));
     let visited = |seed: u64| {
         let world = &world;
-        move || (0..20_u64).for_each(|number| visit(world, seed + number))
+        move || (0..20_u64).for_each(|number| run_random_client(world, seed + number))
     };
     std::thread::scope(|scope| {
         let visitors: Vec<_> = (0..4).map(|seed| scope.spawn(visited(seed * 1000))).collect();
@@ -216,10 +220,10 @@ fn whose_end_has_come_wakes_nobody() {
     }
     assert!(!server.clients[0].waiting.is_empty(), "it has not read");
     let mut awaited = server.awaited();
-    wait::any(&mut awaited, 0).expect("a look");
+    wait::wait_for_any(&mut awaited, 0).expect("a look");
     assert!(awaited.iter().all(|one| !one.is_ready()), "{awaited:?}");
     // It still gets all of it.
-    let reader = std::thread::spawn(move || answers(&client));
+    let reader = std::thread::spawn(move || read_answers(&client));
     while !server.clients.is_empty() {
         serve_once(&mut server, &large);
     }
@@ -254,7 +258,7 @@ fn who_finds_no_room_is_told_so_and_let_in_when_somebody_goes() {
     late.write_all(&line_of(Request::Status)).expect("sent");
     late.shutdown(Shutdown::Write).expect("half closed");
     (0..2).for_each(|_| serve_once(&mut server, &done));
-    assert_eq!(answers(&late), [done]);
+    assert_eq!(read_answers(&late), [done]);
 }
 
 #[test]
@@ -272,7 +276,7 @@ fn what_somebody_asked_who_has_gone_is_not_done() {
     let done = Answer::Done { warnings: Vec::new() };
     server.answer(client, &done);
     assert!(server.turn().is_empty() && server.clients.is_empty());
-    assert_eq!(answers(&waiting), [done]);
+    assert_eq!(read_answers(&waiting), [done]);
 }
 
 /// A socket of which accept(2) fails while there is something to read, as it does of one that waits
@@ -286,8 +290,8 @@ fn who_cannot_be_let_in_wakes_nobody_for_a_while() {
     let listener = std::mem::replace(&mut server.listener, OwnedFd::from(ours).into());
     let is_awake = |server: &Server| {
         let mut awaited = server.awaited();
-        wait::any(&mut awaited, 0).expect("a look");
-        awaited.iter().any(Awaited::is_ready)
+        wait::wait_for_any(&mut awaited, 0).expect("a look");
+        awaited.iter().any(PollEntry::is_ready)
     };
     assert!(is_awake(&server));
     assert!(server.turn().is_empty());
@@ -318,7 +322,7 @@ fn the_end_waits_for_nobody_who_does_not_read() {
     serve_once(&mut server, &large);
     let reader = deaf.pop().expect("one");
     assert!(server.clients.iter().all(|connection| !connection.waiting.is_empty()));
-    let reader = std::thread::spawn(move || answers(&reader));
+    let reader = std::thread::spawn(move || read_answers(&reader));
     server.flush();
     let has_not_read = |connection: &&Connection| !connection.waiting.is_empty();
     let left = server.clients.iter().filter(has_not_read).count();
@@ -340,7 +344,7 @@ fn what_json_cannot_say_is_refused_and_not_kept_back() {
     serve_once(&mut server, &Answer::Following { folders: vec![folder] });
     server.flush();
     drop(server);
-    let [Answer::Status(status), Answer::Refused(refusal)] = &answers(&client)[..] else {
+    let [Answer::Status(status), Answer::Refused(refusal)] = &read_answers(&client)[..] else {
         panic!("a status and a refusal")
     };
     assert_eq!((status.pid, &status.folder), (7, &PathBuf::from("/odd \u{fffd}")));
@@ -364,9 +368,9 @@ fn what_is_asked_behind_the_end_is_refused() {
     drop(server);
     let refused = Answer::Refused(Refusal::new("it has ended"));
     let is_refused = |answer: &Answer| *answer == refused;
-    let [Answer::Status(_), rest @ ..] = &answers(&client)[..] else { panic!("a status") };
+    let [Answer::Status(_), rest @ ..] = &read_answers(&client)[..] else { panic!("a status") };
     assert!(rest.len() == 2 && rest.iter().all(is_refused), "{rest:?}");
-    assert!(matches!(&answers(&late)[..], [answer] if is_refused(answer)));
+    assert!(matches!(&read_answers(&late)[..], [answer] if is_refused(answer)));
 }
 
 #[test]
@@ -461,7 +465,7 @@ fn a_hostile_recorder_s_answer_is_an_error() {
         }
         line.push(b'\n');
         let answer = request_from(&world, &|stream: &mut UnixStream| {
-            let _ = send(stream, &line, &mut Random::new(seed));
+            let _ = send_in_pieces(stream, &line, &mut Random::new(seed));
         });
         match answer {
             Ok(_) | Err(RecordError::Refused(_)) => {}

@@ -33,7 +33,7 @@ impl NewCpus {
     pub(super) fn report(&self, notices: &Notices) {
         if self.looked.get().elapsed() >= PERIOD {
             self.looked.set(Instant::now());
-            self.report_online(&cpus::online(), notices);
+            self.report_online(&cpus::online_cpus(), notices);
         }
     }
 

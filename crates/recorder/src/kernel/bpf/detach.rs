@@ -11,19 +11,19 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::Attachment;
+use super::AttachedEventProgram;
 use crate::notices::Notices;
 
 /// Most programs whose detaching is waited for.
-const FEW: usize = 8;
+const WAITED_DETACHES_MAX: usize = 8;
 
 /// Programs on tracepoints. They are taken off, now or soon, when this goes: also where it is not
 /// recorded after all.
 #[derive(Debug, Default)]
-pub(super) struct Attachments(Vec<Attachment>);
+pub(super) struct Attachments(Vec<AttachedEventProgram>);
 
 impl Deref for Attachments {
-    type Target = Vec<Attachment>;
+    type Target = Vec<AttachedEventProgram>;
 
     fn deref(&self) -> &Self::Target {
         &self.0
@@ -38,25 +38,25 @@ impl DerefMut for Attachments {
 
 impl Drop for Attachments {
     fn drop(&mut self) {
-        detach(mem::take(&mut self.0));
+        detach_programs(mem::take(&mut self.0));
     }
 }
 
 /// Takes programs off their tracepoints, now or soon. They record nothing any more.
-fn detach(attached: Vec<Attachment>) {
+fn detach_programs(attached: Vec<AttachedEventProgram>) {
     let mut descriptors: Vec<OwnedFd> =
         attached.into_iter().map(|one| one.attached.into_descriptor()).collect();
-    if descriptors.len() > FEW {
+    if descriptors.len() > WAITED_DETACHES_MAX {
         descriptors.sort_by_key(OwnedFd::as_raw_fd);
         let numbers: Vec<i32> = descriptors.iter().map(OwnedFd::as_raw_fd).collect();
-        if let Ok(until_closed) = trackway_sys::process::close_elsewhere(&numbers) {
+        if let Ok(until_closed) = trackway_sys::process::close_in_child(&numbers) {
             drop(descriptors);
             drop(until_closed);
             return;
         }
     }
     std::thread::scope(|scope| {
-        let share = descriptors.len().div_ceil(FEW).max(1);
+        let share = descriptors.len().div_ceil(WAITED_DETACHES_MAX).max(1);
         while !descriptors.is_empty() {
             let some = descriptors.split_off(descriptors.len().saturating_sub(share));
             let one = std::thread::Builder::new().name("trackway-detach".into());
@@ -68,23 +68,23 @@ fn detach(attached: Vec<Attachment>) {
 
 /// Detaches some while others go on, without waiting. They are other versions than the one that
 /// records their event, if any.
-pub(super) fn detach_beside(attached: Vec<Attachment>) {
+pub(super) fn detach_in_background(attached: Vec<AttachedEventProgram>) {
     if attached.is_empty() {
         return;
     }
-    let work = || detach(attached);
+    let work = || detach_programs(attached);
     // If no thread can be made, the closure was dropped with its descriptors.
     drop(std::thread::Builder::new().name("trackway-detach".into()).spawn(work));
 }
 
 /// Time to begin that is long enough for a notice.
-const LONG: Duration = Duration::from_secs(1);
+const SLOW_START_MIN: Duration = Duration::from_secs(1);
 
 /// Reports why the beginning took long, if it did because the kernel detaches another recorder's
 /// programs: attaching needs the same locks.
 pub(super) fn report_slow_start(begun: Instant, notices: &Notices) {
     let took = begun.elapsed();
-    if took >= LONG && is_another_leaving() {
+    if took >= SLOW_START_MIN && is_any_recorder_detaching() {
         notices.report(format_args!(
             "to begin took {:.1} s: the kernel is letting go of the events of another recorder, \
              which has ended or was killed",
@@ -94,15 +94,15 @@ pub(super) fn report_slow_start(begun: Instant, notices: &Notices) {
 }
 
 /// Returns true if a process waits for the kernel to detach a recorder's programs.
-fn is_another_leaving() -> bool {
+fn is_any_recorder_detaching() -> bool {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).any(|process| is_leaving(&process))
+    entries.map(|entry| entry.path()).any(|process| is_detaching_process(&process))
 }
 
 /// Returns true if the process in this folder of /proc waits: it was left for that, or is a
 /// recorder that was killed. The latter has no memory any more, but a thread that is no zombie: the
 /// last one closes its files.
-fn is_leaving(process: &Path) -> bool {
+fn is_detaching_process(process: &Path) -> bool {
     let read = |name: &str| fs::read_to_string(process.join(name)).unwrap_or_default();
     match read("comm").trim_end() {
         "trackway-detach" => true,
@@ -136,7 +136,7 @@ mod tests {
             for (name, text) in [("comm", comm), ("statm", statm)] {
                 fs::write(folder.join(name), format!("{text}\n")).expect("room");
             }
-            is_leaving(folder.path())
+            is_detaching_process(folder.path())
         };
         assert!(is("trackway-detach", "S", "200 30 20"));
         assert!(is("trackway", "D", "0 0 0 0 0 0 0"));
@@ -145,6 +145,6 @@ mod tests {
         assert!(is("trackway", "ZD", "0 0 0 0 0 0 0"), "another thread closes its files");
         assert!(!is("trackway", "ZZ", "0 0 0 0 0 0 0"));
         assert!(!is("kworker/0:1", "I", "0 0 0 0 0 0 0"));
-        assert!(!is_leaving(&folder.join("gone")));
+        assert!(!is_detaching_process(&folder.join("gone")));
     }
 }

@@ -11,11 +11,11 @@ use trackway_sys::clock::monotonic_ns;
 
 use super::PreparedBpf;
 use super::cpu_hotplug::NewCpus;
-use super::drain_source::{BpfDrain, KernelCounts, works};
+use super::drain_source::{BpfDrain, KernelCounts, create_region_drains};
 use super::summary::KernelSummary;
 use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
-use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
+use crate::kernel::drain_thread::{DrainResult, DrainThread, unwritten_events_error};
 use crate::notices::Notices;
 use crate::recording::region::{CloseKind, DrainContext, RegionDrain};
 use crate::recording::snapshot;
@@ -23,11 +23,11 @@ use crate::summary::{LOST_SHOWN_MAX, Summary};
 use crate::trace::completion::{self, CompletedBy};
 use crate::trace::folder::TraceFolder;
 use crate::trace::layout::{self, Trace};
-use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, fields};
+use crate::trace::metadata::{EMPTY_FIELDS, LEFT_OUT_FIELDS, format_field_list};
 use crate::window::cpus;
 
 /// Longest time for programs to finish, if the kernel does not report when they have ended.
-const UNDER_WAY_MAX: Duration = Duration::from_millis(20);
+const PROGRAM_RUN_MAX: Duration = Duration::from_millis(20);
 
 /// Buffers that a thread drains.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ pub(crate) struct BpfRecording {
     /// True if the contents of a flight recorder go into the trace at the end.
     keeps_flight_recorder: bool,
     /// Losses at the latest clear.
-    forgotten: Lost,
+    forgotten: LossCounts,
 }
 
 /// Numbers of losses.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lost {
+pub(super) struct LossCounts {
     /// For lack of space, of each event.
     by_event: Vec<u64>,
     /// Because the kernel passed over its program, of each event; and of none.
@@ -67,7 +67,7 @@ pub(super) struct Lost {
     unknown_calls: [u64; 2],
 }
 
-impl Lost {
+impl LossCounts {
     /// Returns the losses since `before`.
     fn since(mut self, before: &Self) -> Self {
         let take = |now: &mut [u64], before: &[u64]| {
@@ -110,24 +110,27 @@ impl PreparedBpf {
         realtime_offset_ns: i64,
     ) -> Result<Trace, RecordError> {
         let contexts = self.contexts.fields();
-        let remarks = self.remarks().into();
+        let remarks = self.env_remarks().into();
         let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
         for (id, event) in (0..).zip(&self.events) {
-            trace.metadata.declare_meaning(0, id, &event.description, &event.meanings);
+            trace.metadata.declare_event_with_meanings(0, id, &event.description, &event.meanings);
         }
-        let path = || root.path().join(layout::KERNEL).join("metadata");
+        let path = || root.path().join(layout::KERNEL_FOLDER).join("metadata");
         trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error.into()))?;
         Ok(trace)
     }
 
     /// Returns remarks for the trace's `env`, for the events that are known so far: the fields that
     /// are always empty, and those that are not recorded.
-    pub(super) fn remarks(&self) -> [(&'static str, String); 2] {
+    pub(super) fn env_remarks(&self) -> [(&'static str, String); 2] {
         let empty = self.events.iter().flat_map(|known| {
             let event = known.description.name.as_str();
             known.empty.iter().map(move |field| (event, field.as_str()))
         });
-        [(EMPTY_FIELDS, fields(empty)), (LEFT_OUT_FIELDS, fields(self.left_out(0)))]
+        [
+            (EMPTY_FIELDS, format_field_list(empty)),
+            (LEFT_OUT_FIELDS, format_field_list(self.omitted_fields(0))),
+        ]
     }
 
     /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
@@ -142,9 +145,9 @@ impl PreparedBpf {
         self.leaving = None;
         let uuid = crate::random::random_uuid()?;
         let trace = self.make_trace(root, uuid, realtime_offset_ns)?;
-        let mut works = works(self.buffers, self.overwrite);
+        let mut works = create_region_drains(self.buffers, self.overwrite);
         if tracefiles.is_bounded() {
-            works.iter_mut().for_each(|work| work.cut(tracefiles));
+            works.iter_mut().for_each(|work| work.cut_into_files(tracefiles));
         }
         let thread = DrainThread::start(BpfDrain {
             buffers: self.buffers,
@@ -167,7 +170,7 @@ impl PreparedBpf {
             is_stopped: true,
             stopped_ts: monotonic_ns(),
             keeps_flight_recorder: true,
-            forgotten: Lost::default(),
+            forgotten: LossCounts::default(),
         };
         // Not before the buffers are drained; the missed events until now were not to be recorded.
         if starts {
@@ -210,7 +213,7 @@ impl BpfRecording {
         }
         self.kernel.buffers.stop();
         self.is_stopped = true;
-        wait_for_those_under_way();
+        wait_for_running_programs();
         self.stopped_ts = monotonic_ns();
         self.kernel.count_missed();
     }
@@ -218,7 +221,7 @@ impl BpfRecording {
     /// Starts recording again.
     pub(crate) fn start(&mut self) {
         if self.is_stopped {
-            self.kernel.pass_missed();
+            self.kernel.skip_missed();
             self.kernel.buffers.start();
             self.is_stopped = false;
         }
@@ -234,7 +237,7 @@ impl BpfRecording {
             let is_flight = drainer.works.iter().any(|work| work.overwrite);
             if is_flight { Ok(()) } else { drainer.close_streams(CloseKind::ForNow) }
         })?;
-        written.map_err(unwritten)
+        written.map_err(unwritten_events_error)
     }
 
     /// Discards recorded events and counts of losses, stopped in between.
@@ -262,7 +265,7 @@ impl BpfRecording {
     }
 
     /// Returns the numbers so far, and the losses.
-    fn counts(&mut self) -> Result<(KernelCounts, Lost), RecordError> {
+    fn counts(&mut self) -> Result<(KernelCounts, LossCounts), RecordError> {
         if !self.is_stopped {
             self.kernel.count_missed();
         }
@@ -280,7 +283,7 @@ impl BpfRecording {
             spec,
             events: self.events_on(),
             recorded: counts.recorded,
-            lost: self.total(&lost),
+            lost: self.total_lost(&lost),
             overwritten: counts.overwritten,
             deleted: counts.deleted,
             passed_over: lost.missed(),
@@ -320,7 +323,7 @@ impl BpfRecording {
         meanwhile: &mut dyn FnMut(),
     ) -> Result<KernelSnapshot, RecordError> {
         let trace = self.kernel.make_trace(folder, self.uuid, self.realtime_offset_ns)?;
-        let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
+        let fail = || RecordError::io("write", folder.path().join(layout::KERNEL_FOLDER));
         let begin_ts = self.thread.run(|drainer| drainer.begin_ts)?;
         let mut summary = Summary::default();
         // Just now: writers do not wait. But all before any: threads move between CPUs.
@@ -339,9 +342,9 @@ impl BpfRecording {
             meanwhile();
         }
         summary.bytes += trace.metadata.bytes();
-        let facts = trace.facts().map_err(fail())?;
-        completion::mark(&facts, CompletedBy::Record(&summary)).map_err(fail())?;
-        let missing = snapshot::missing_of(&works);
+        let facts = trace.facts_folder().map_err(fail())?;
+        completion::mark_complete(&facts, CompletedBy::Record(&summary)).map_err(fail())?;
+        let missing = snapshot::describe_missing(&works);
         Ok(KernelSnapshot { events: summary.recorded, bytes: summary.bytes, missing })
     }
 
@@ -351,7 +354,7 @@ impl BpfRecording {
         let keeps = self.keeps_flight_recorder;
         let told = self.note_missed().map_err(|error| error.to_string());
         let end_ts = self.stopped_ts;
-        let Ended { counts, written, closed } =
+        let DrainResult { counts, written, closed } =
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = told.is_ok() && closed.is_ok();
         let written = written.and(closed).map_err(|error| IoError::text(&error));
@@ -363,7 +366,7 @@ impl BpfRecording {
             deleted: counts.deleted,
             damaged: counts.damaged,
             bytes: counts.bytes,
-            lost: self.total(&lost).saturating_add(counts.unwritten),
+            lost: self.total_lost(&lost).saturating_add(counts.unwritten),
             lost_at_end: counts.unwritten,
             lost_by_event: self.lost_by_event(&lost),
             too_deep: lost.too_deep,
@@ -373,7 +376,7 @@ impl BpfRecording {
             had_no_room: lost.by_event.iter().any(|&lost| lost > 0),
             unknown_calls: lost.unknown_calls,
             has_calls_without_number: self.kernel.has_calls_without_number(),
-            cpus_later: self.new_cpus.count(&cpus::online()),
+            cpus_later: self.new_cpus.count(&cpus::online_cpus()),
             unwritten: told.and(written).err(),
             ..KernelSummary::default()
         };
@@ -392,8 +395,8 @@ impl BpfRecording {
     }
 
     /// Returns the number of missed events that are lost.
-    fn missed_lost(&self, lost: &Lost) -> u64 {
-        let of_none = if self.kernel.is_of_some() { 0 } else { lost.missed_of_none };
+    fn missed_lost(&self, lost: &LossCounts) -> u64 {
+        let of_none = if self.kernel.records_only_some() { 0 } else { lost.missed_of_none };
         lost.missed_lost.iter().fold(of_none, |sum, missed| sum.saturating_add(*missed))
     }
 
@@ -407,9 +410,9 @@ impl BpfRecording {
     }
 
     /// Returns the losses since the beginning.
-    fn lost(&self) -> Lost {
+    fn lost(&self) -> LossCounts {
         let PreparedBpf { buffers, events, .. } = &self.kernel;
-        Lost {
+        LossCounts {
             by_event: (0..events.len()).map(|event| buffers.lost(event)).collect(),
             missed: events.iter().map(|event| event.missed).collect(),
             missed_of_none: self.kernel.missed_of_none,
@@ -423,7 +426,7 @@ impl BpfRecording {
     }
 
     /// Returns the events with the most losses, most first.
-    fn lost_by_event(&self, lost: &Lost) -> Vec<(String, u64)> {
+    fn lost_by_event(&self, lost: &LossCounts) -> Vec<(String, u64)> {
         let of_event = |number: usize| {
             let name = &self.kernel.events[number].description.name;
             (name.clone(), lost.by_event[number].saturating_add(lost.missed_lost[number]))
@@ -436,7 +439,7 @@ impl BpfRecording {
     }
 
     /// Returns the number of lost events.
-    fn total(&self, lost: &Lost) -> u64 {
+    fn total_lost(&self, lost: &LossCounts) -> u64 {
         let of_events = lost.by_event.iter().sum::<u64>();
         of_events.saturating_add(lost.too_deep).saturating_add(self.missed_lost(lost))
     }
@@ -444,8 +447,8 @@ impl BpfRecording {
 
 /// Waits until events that are being recorded are complete. Usually that takes a fraction of a
 /// microsecond, but a virtual CPU may stand still for long.
-pub(crate) fn wait_for_those_under_way() {
+pub(crate) fn wait_for_running_programs() {
     if trackway_sys::process::wait_for_readers_in_kernel().is_err() {
-        std::thread::sleep(UNDER_WAY_MAX);
+        std::thread::sleep(PROGRAM_RUN_MAX);
     }
 }

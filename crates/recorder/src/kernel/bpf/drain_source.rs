@@ -12,7 +12,7 @@ use trackway_kernel::bpf_program::scope::Scope;
 use trackway_sys::clock::monotonic_ns;
 use trackway_window::WriterPath;
 
-use crate::kernel::drain_thread::{DrainSource, Ended};
+use crate::kernel::drain_thread::{DrainResult, DrainSource};
 use crate::recording::changes;
 use crate::recording::region::{CloseKind, DrainContext, RegionDrain, StreamNames};
 use crate::summary::Summary;
@@ -66,7 +66,7 @@ fn replaced_cgroup_notice((folder, renewed): (&Path, io::Result<()>)) -> String 
 }
 
 impl DrainSource for BpfDrain {
-    fn news(&mut self) -> Vec<String> {
+    fn take_change_notices(&mut self) -> Vec<String> {
         self.scope
             .iter()
             .flat_map(|scope| scope.refresh_cgroups())
@@ -88,7 +88,7 @@ impl DrainSource for BpfDrain {
     }
 
     fn clear(&mut self) -> io::Result<()> {
-        self.works.iter_mut().for_each(RegionDrain::forget);
+        self.works.iter_mut().for_each(RegionDrain::discard_recorded);
         changes::remove_streams(&self.trace.channel)
     }
 
@@ -97,7 +97,7 @@ impl DrainSource for BpfDrain {
     }
 
     fn drop_largest_packet(&mut self) -> bool {
-        let largest = |work: &&mut RegionDrain| work.stream.as_ref()?.last_bytes();
+        let largest = |work: &&mut RegionDrain| work.stream.as_ref()?.last_packet_bytes();
         let work = self.works.iter_mut().max_by_key(largest);
         let is_given_up = work.is_some_and(RegionDrain::drop_last_packet);
         if is_given_up {
@@ -106,7 +106,7 @@ impl DrainSource for BpfDrain {
         is_given_up
     }
 
-    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
+    fn trace_and_progress(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
         (&self.trace, &mut self.live)
     }
 }
@@ -164,14 +164,18 @@ impl BpfDrain {
         let Self { works, trace, begin_ts, .. } = self;
         let mut closed = Ok(());
         for work in works {
-            closed = closed.and(work.close(trace, *begin_ts, kind));
+            closed = closed.and(work.close_stream(trace, *begin_ts, kind));
         }
         closed
     }
 
     /// Writes the rest: nothing was recorded after `end_ts`. A flight recorder that is not kept
     /// leaves no trace.
-    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<KernelCounts> {
+    pub(super) fn end(
+        &mut self,
+        keeps_flight_recorder: bool,
+        end_ts: u64,
+    ) -> DrainResult<KernelCounts> {
         let is_flight = self.works.iter().any(|work| work.overwrite);
         let (written, closed, unwritten) = if is_flight && !keeps_flight_recorder {
             self.works.iter_mut().for_each(RegionDrain::poll);
@@ -189,7 +193,11 @@ impl BpfDrain {
         }
         self.live = None;
         let recorded = self.works.iter().map(|work| work.written).sum();
-        Ended { counts: KernelCounts { recorded, unwritten, ..self.counts() }, written, closed }
+        DrainResult {
+            counts: KernelCounts { recorded, unwritten, ..self.counts() },
+            written,
+            closed,
+        }
     }
 
     pub(super) fn counts(&self) -> KernelCounts {
@@ -207,11 +215,12 @@ impl BpfDrain {
 }
 
 /// Returns the regions of all CPUs and levels.
-pub(super) fn works(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
+pub(super) fn create_region_drains(buffers: &'static Buffers, overwrite: bool) -> Vec<RegionDrain> {
     let cpus = buffers.cpus();
     let streams_of_a_level = (cpus * WriterPath::ALL.len()) as u64;
     let names = |level: usize| {
-        let files = if level == 0 { layout::KERNEL.into() } else { format!("kernel{level}") };
+        let files =
+            if level == 0 { layout::KERNEL_FOLDER.into() } else { format!("kernel{level}") };
         let instances_before = level as u64 * streams_of_a_level;
         Arc::new(StreamNames { class: 0, files, instances_before })
     };

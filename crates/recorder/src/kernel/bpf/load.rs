@@ -18,27 +18,27 @@ use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::{Event, Source};
 
 use super::calls::CallSlot;
-use super::{PreparedBpf, refused, unknown};
+use super::{PreparedBpf, load_failure, unexpected_event_error};
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
-use crate::kernel::error::failed;
+use crate::kernel::error::kernel_error;
 use crate::notices::Notices;
 
 /// Programs that are loaded before they are attached, each with an open file.
-const SOME: usize = 64;
+const LOAD_BATCH: usize = 64;
 /// Most threads that load.
 const THREADS_MAX: usize = 8;
 /// Files that are open for each event with a tracepoint of its own: program and tracepoint.
-const FILES_OF_AN_EVENT: u64 = 2;
+const FILES_PER_EVENT: u64 = 2;
 /// Number of other open files: maps, programs that serve all events, those of filters, programs
 /// that are loaded and not yet attached, and the rest of the recorder.
-const FILES_BESIDE: u64 = SOME as u64 + 256;
+const OTHER_FILES: u64 = LOAD_BATCH as u64 + 256;
 /// Delay until the progress is shown, and period at which it is shown again.
-const SHOWN_AFTER: Duration = Duration::from_secs(1);
-const SHOWN_EVERY: Duration = Duration::from_millis(100);
+const PROGRESS_DELAY: Duration = Duration::from_secs(1);
+const PROGRESS_PERIOD: Duration = Duration::from_millis(100);
 
 /// A program that the kernel has taken, and where it belongs.
-pub(super) enum Program {
+pub(super) enum LoadedEventProgram {
     /// Filters let nothing pass.
     None,
     /// A program of a system call, perhaps of several.
@@ -52,24 +52,29 @@ pub(super) enum Program {
 /// A program that records an event, not attached yet.
 pub(super) struct LoadedEvent {
     pub(super) staged: EventPlan,
-    pub(super) program: Program,
+    pub(super) program: LoadedEventProgram,
 }
 
 /// Loads a program for an event's tracepoint.
-pub(super) fn tracepoint(code: &ProgramCode, event: &Event) -> Result<Program, RecordError> {
-    let id = event.id.ok_or_else(|| unknown(event))?;
-    let loaded = LoadedProgram::load(code).map_err(|error| refused(event, error))?;
-    Ok(Program::Tracepoint(loaded, id))
+pub(super) fn load_tracepoint_program(
+    code: &ProgramCode,
+    event: &Event,
+) -> Result<LoadedEventProgram, RecordError> {
+    let id = event.id.ok_or_else(|| unexpected_event_error(event))?;
+    let loaded = LoadedProgram::load(code).map_err(|error| load_failure(event, error))?;
+    Ok(LoadedEventProgram::Tracepoint(loaded, id))
 }
 
 /// Refuses it at once if there cannot be as many open files as so many more events take.
-pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), RecordError> {
+pub(super) fn check_open_files_limit<T>(
+    events: impl Iterator<Item = T>,
+) -> Result<(), RecordError> {
     let events = events.count() as u64;
     let Ok(limit) = trackway_sys::process::descriptor_limit() else { return Ok(()) };
     let open = std::fs::read_dir("/proc/self/fd").map_or(0, |files| files.count() as u64);
-    let needed = open + FILES_OF_AN_EVENT * events + FILES_BESIDE;
+    let needed = open + FILES_PER_EVENT * events + OTHER_FILES;
     // A few are tried: mostly fewer other files are open.
-    if needed <= limit || events < SOME as u64 {
+    if needed <= limit || events < LOAD_BATCH as u64 {
         return Ok(());
     }
     let why = format!(
@@ -87,41 +92,49 @@ pub(super) fn check_limit<T>(events: impl Iterator<Item = T>) -> Result<(), Reco
 
 impl PreparedBpf {
     /// Loads the program of an event: of a known one with this number, or of the next one.
-    pub(super) fn make(
+    pub(super) fn load_event(
         &self,
         number: usize,
         event: &Event,
         btf: Option<&Btf>,
     ) -> Result<LoadedEvent, RecordError> {
-        let mut staged = self.staged(event, btf, self.filters.has(number));
+        let mut staged = self.plan_event(event, btf, self.filters.has(number));
         staged.version = self.version(number);
-        let made = match (self.code(number, event, &staged)?, staged.data_source, &event.source) {
-            (None, ..) => LoadedEvent { staged, program: Program::None },
+        let made = match (
+            self.generate_code(number, event, &staged)?,
+            staged.data_source,
+            &event.source,
+        ) {
+            (None, ..) => LoadedEvent { staged, program: LoadedEventProgram::None },
             (
                 Some(code),
                 DataSource::Registers,
                 &Source::Syscall { number: Some(number), phase, is_compat },
             ) => {
-                let calls = self.calls.as_ref().ok_or_else(|| unknown(event))?;
+                let calls = self.calls.as_ref().ok_or_else(|| unexpected_event_error(event))?;
                 let loaded = self.load_call(&code, calls.of(phase).btf_id, is_compat);
                 let slot = CallSlot { number, phase, is_compat };
-                let loaded = loaded.map_err(|error| refused(event, error))?;
-                LoadedEvent { staged, program: Program::Call(loaded, slot) }
+                let loaded = loaded.map_err(|error| load_failure(event, error))?;
+                LoadedEvent { staged, program: LoadedEventProgram::Call(loaded, slot) }
             }
             (Some(code), DataSource::Arguments, _) => {
                 let btf_id = btf.and_then(|btf| raw_tracepoint_type(event, btf));
                 match btf_id.and_then(|btf_id| LoadedProgram::load_raw(&code, btf_id).ok()) {
-                    Some(loaded) => LoadedEvent { staged, program: Program::Raw(loaded) },
+                    Some(loaded) => {
+                        LoadedEvent { staged, program: LoadedEventProgram::Raw(loaded) }
+                    }
                     None => self.load_otherwise(number, event)?,
                 }
             }
-            (Some(code), ..) => LoadedEvent { staged, program: tracepoint(&code, event)? },
+            (Some(code), ..) => {
+                LoadedEvent { staged, program: load_tracepoint_program(&code, event)? }
+            }
         };
         // Readers decode the event's records by the declaration from its first use.
         let declared = self.events.get(number).map(|known| &known.description);
         match declared.is_none_or(|declared| *declared == made.staged.description) {
             true => Ok(made),
-            false => Err(unknown(event)),
+            false => Err(unexpected_event_error(event)),
         }
     }
 
@@ -154,18 +167,18 @@ impl PreparedBpf {
     ) -> Result<(), RecordError> {
         let (begun, mut shown) = (Instant::now(), None);
         let mut number = 0;
-        for some in events.chunks(SOME) {
-            for (event, made) in some.iter().zip(self.make_some(number, some, btf)) {
-                if is_to_end() {
-                    return Err(failed("cannot record kernel events", "a signal came"));
+        for some in events.chunks(LOAD_BATCH) {
+            for (event, made) in some.iter().zip(self.load_events(number, some, btf)) {
+                if is_end_requested() {
+                    return Err(kernel_error("cannot record kernel events", "a signal came"));
                 }
-                self.record(number, event, made?)?;
+                self.attach_event(number, event, made?)?;
                 number += 1;
-                let since = shown.map_or(begun.elapsed() >= SHOWN_AFTER, |shown: Instant| {
-                    shown.elapsed() >= SHOWN_EVERY
+                let since = shown.map_or(begun.elapsed() >= PROGRESS_DELAY, |shown: Instant| {
+                    shown.elapsed() >= PROGRESS_PERIOD
                 });
-                if since && notices.wants_status() {
-                    notices.status(format_args!(
+                if since && notices.shows_status() {
+                    notices.show_status_line(format_args!(
                         "attaching {} of {} events of the kernel",
                         Grouped(number as u64),
                         Grouped(events.len() as u64)
@@ -179,7 +192,7 @@ impl PreparedBpf {
     }
 
     /// Loads the programs of some events, of which the first has this number.
-    fn make_some(
+    fn load_events(
         &self,
         first: usize,
         events: &[Event],
@@ -189,7 +202,7 @@ impl PreparedBpf {
         let threads = threads.min(THREADS_MAX).min(events.len());
         if threads < 2 {
             let each = (first..).zip(events);
-            return each.map(|(number, event)| self.make(number, event, btf)).collect();
+            return each.map(|(number, event)| self.load_event(number, event, btf)).collect();
         }
         let made: Vec<_> = events.iter().map(|_| Mutex::new(None)).collect();
         let next = AtomicUsize::new(0);
@@ -199,7 +212,7 @@ impl PreparedBpf {
                 events.get(at).zip(made.get(at)).map(|(event, place)| (at, event, place))
             } {
                 if let Ok(mut place) = place.lock() {
-                    *place = Some(self.make(first + at, event, btf));
+                    *place = Some(self.load_event(first + at, event, btf));
                 }
             }
         };
@@ -211,13 +224,13 @@ impl PreparedBpf {
             }
             work();
         });
-        let lost = || Err(failed("cannot record kernel events", ErrorKind::Interrupted));
+        let lost = || Err(kernel_error("cannot record kernel events", ErrorKind::Interrupted));
         let made = made.into_iter().map(|place| place.into_inner().ok().flatten());
         made.map(|made| made.unwrap_or_else(lost)).collect()
     }
 }
 
 /// Returns true if a signal requests the end, in a recorder that reads signals.
-fn is_to_end() -> bool {
+fn is_end_requested() -> bool {
     trackway_sys::signal::is_pending(&[libc::SIGINT, libc::SIGTERM])
 }

@@ -16,8 +16,8 @@ mod select;
 mod summary;
 
 use detach::Attachments;
-pub(crate) use drain::{BpfRecording, KernelSnapshot, wait_for_those_under_way};
-use load::{LoadedEvent, Program};
+pub(crate) use drain::{BpfRecording, KernelSnapshot, wait_for_running_programs};
+use load::{LoadedEvent, LoadedEventProgram};
 pub(crate) use summary::KernelSummary;
 
 use std::collections::{BTreeSet, HashMap};
@@ -44,17 +44,17 @@ use trackway_kernel::catalogue::model::{Event, Phase, Source};
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_schema::EventDescription;
 use trackway_session::ByteCount;
-use trackway_sys::leaving::Leaving;
+use trackway_sys::leaving::FastExitGuard;
 
 use self::calls::{CallSlot, Calls};
 use crate::command::launch::PreExecHook;
 use crate::error::RecordError;
 use crate::kernel::clock_check::refuse_other_clock;
-use crate::kernel::error::{failed, io_failure, unavailable};
+use crate::kernel::error::{bpf_unavailable_error, kernel_error, kernel_io_error};
 use crate::kernel::filters::KernelFilters;
 use crate::kernel::processes::{each_thread, is_first_namespace};
 use crate::kernel::request::KernelRequest;
-use crate::kernel::selection::{name_of, selected};
+use crate::kernel::selection::{name_of, select_events};
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
@@ -93,7 +93,7 @@ pub(crate) struct PreparedBpf {
     /// Number of times that the kernel passed over programs that serve several events.
     missed_of_none: u64,
     /// The effect of a signal until recording begins.
-    leaving: Option<Leaving>,
+    leaving: Option<FastExitGuard>,
     /// Programs of calls by the numbers of 32 bits, by their code, while others are made.
     made: Mutex<HashMap<Vec<u8>, Arc<LoadedProgram>>>,
 }
@@ -126,7 +126,7 @@ struct RecordedEvent {
 
 impl RecordedEvent {
     /// Notes that these of its fields may always be zero in the records of one of its programs.
-    fn lack<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
+    fn add_unknown_fields<'a>(&mut self, fields: impl Iterator<Item = &'a str>) {
         for field in fields {
             if !self.empty.iter().any(|empty| empty == field) {
                 self.empty.push(field.to_owned());
@@ -137,7 +137,7 @@ impl RecordedEvent {
 
 /// A program on a tracepoint.
 #[derive(Debug)]
-struct Attachment {
+struct AttachedEventProgram {
     attached: AttachedProgram,
     /// The event that it records; `None`: it serves all.
     event: Option<usize>,
@@ -158,33 +158,39 @@ impl PreparedBpf {
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
         // Programs' stores are ordered for the recorder on this processor alone.
         if !cfg!(target_arch = "x86_64") {
-            return Err(failed("cannot record kernel events", "not on this processor, so far"));
+            return Err(kernel_error(
+                "cannot record kernel events",
+                "not on this processor, so far",
+            ));
         }
         if is_scoped && !is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
-            return Err(failed("cannot record kernel events", why));
+            return Err(kernel_error("cannot record kernel events", why));
         }
         refuse_other_clock()?;
-        let leaving = Leaving::at_once(notices.are_printed());
+        let leaving = FastExitGuard::at_once(notices.are_printed());
         // Two are open for each event, as long as it is recorded.
         let files_limit = trackway_sys::process::raise_descriptor_limit().ok();
         let catalogue = Catalogue::open()?;
         let contexts = Contexts::new(&request.contexts()?, catalogue.btf());
-        let contexts = contexts.map_err(|error| failed("cannot record kernel events", error))?;
-        let events = selected(&catalogue, &spec.on)?;
+        let contexts =
+            contexts.map_err(|error| kernel_error("cannot record kernel events", error))?;
+        let events = select_events(&catalogue, &spec.on)?;
         if events.is_empty() {
             let patterns = spec.on.join(",");
             notices
                 .report(format_args!("no event of the kernel is recorded: '{patterns}' is none"));
         }
         let calls = Calls::new(&catalogue);
-        load::check_limit(events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)))?;
+        load::check_open_files_limit(
+            events.iter().filter(|event| has_tracepoint(calls.as_ref(), event)),
+        )?;
         let events_max = events.len().saturating_add(EVENTS_SPARE);
-        let (cpus, layout) = layout_of_all(request.size_bytes(), events_max)?;
+        let (cpus, layout) = choose_cpus_and_layout(request.size_bytes(), events_max)?;
         let buffers = Buffers::new(layout, cpus, BufferMode::from_overwrite(overwrite))
-            .map_err(unavailable)?;
+            .map_err(bpf_unavailable_error)?;
         if let Some(list) = &spec.cpus {
-            let chosen = cpus::chosen(list)?;
+            let chosen = cpus::parse_user_cpus(list)?;
             let others = (0..cpus).filter(|&cpu| !chosen.contains(&(cpu as u32)));
             others.for_each(|cpu| buffers.exclude_cpu(cpu));
         }
@@ -209,17 +215,17 @@ impl PreparedBpf {
             leaving: Some(leaving),
             made: Mutex::default(),
         };
-        let staged = |event: &Event| kernel.staged(event, catalogue.btf(), true);
+        let staged = |event: &Event| kernel.plan_event(event, catalogue.btf(), true);
         let filters = (&spec.filters[..], shared_filters);
         kernel.filters = KernelFilters::new(filters, &events, staged, (cpus, catalogue.btf()))?;
         if is_scoped {
-            kernel.follow(&spec.cgroups, &catalogue)?;
+            kernel.create_scope(&spec.cgroups, &catalogue)?;
         }
         kernel.record_all(&events, catalogue.btf(), notices)?;
-        omitted_fields::report(kernel.left_out(0), notices);
+        omitted_fields::report_omitted_fields(kernel.omitted_fields(0), notices);
         kernel.has_all_calls = kernel.records_all_calls(&catalogue);
         kernel.attach_calls()?;
-        kernel.take_in(&spec.pids)?;
+        kernel.add_processes(&spec.pids)?;
         detach::report_slow_start(begun, notices);
         // Megabytes that return to the kernel, which records an event for each page.
         drop((events, catalogue));
@@ -228,15 +234,19 @@ impl PreparedBpf {
 
     /// Makes the scope, of these control groups if there are any, and attaches the programs that
     /// maintain it, before all others: so that a member is one from its first event.
-    fn follow(&mut self, cgroups: &[PathBuf], catalogue: &Catalogue) -> Result<(), RecordError> {
+    fn create_scope(
+        &mut self,
+        cgroups: &[PathBuf],
+        catalogue: &Catalogue,
+    ) -> Result<(), RecordError> {
         let scope = match cgroups {
             [] => Scope::new(),
             cgroups => Scope::new_for_cgroups(Cgroups::open(cgroups)?),
         };
-        let scope = scope.map_err(unavailable)?;
-        self.attach_heir(&scope, catalogue)?;
+        let scope = scope.map_err(bpf_unavailable_error)?;
+        self.attach_inheritance(&scope, catalogue)?;
         let found = scope.add_cgroup_threads();
-        found.map_err(|error| io_failure("cannot record control groups", error))?;
+        found.map_err(|error| kernel_io_error("cannot record control groups", error))?;
         self.scope = Some(Arc::new(scope));
         Ok(())
     }
@@ -244,26 +254,31 @@ impl PreparedBpf {
     /// Attaches the program that adds new threads to the scope. It uses the raw tracepoint: at
     /// others, the kernel passes over programs now and then, and all events of such a thread would
     /// be missing.
-    fn attach_heir(&mut self, scope: &Scope, catalogue: &Catalogue) -> Result<(), RecordError> {
+    fn attach_inheritance(
+        &mut self,
+        scope: &Scope,
+        catalogue: &Catalogue,
+    ) -> Result<(), RecordError> {
         if let Some((source, btf_id)) = catalogue.btf().and_then(NewThreadSource::find_argument)
             && let Some(code) = scope.generate_inheritance(source)
             && let Ok(loaded) = LoadedProgram::load_raw(&code, btf_id)
         {
-            let attached = loaded.attach_raw().map_err(unavailable)?;
-            self.hold(attached, None, false);
+            let attached = loaded.attach_raw().map_err(bpf_unavailable_error)?;
+            self.add_attachment(attached, None, false);
             return Ok(());
         }
         let name = EventName { subsystem: "task".into(), name: "task_newtask".into() };
         let new = catalogue.events([&name]).events.into_iter().next();
-        let new =
-            new.ok_or_else(|| failed("cannot follow what the command starts", "no such event"))?;
+        let new = new.ok_or_else(|| {
+            kernel_error("cannot follow what the command starts", "no such event")
+        })?;
         let code =
             NewThreadSource::find_field(&new).and_then(|source| scope.generate_inheritance(source));
-        self.attach(&code.ok_or_else(|| unknown(&new))?, &new, None)
+        self.attach_tracepoint(&code.ok_or_else(|| unexpected_event_error(&new))?, &new, None)
     }
 
     /// Adds a process's threads to the scope: those that exist, and with them their children.
-    fn take_in(&self, pids: &[u32]) -> Result<(), RecordError> {
+    fn add_processes(&self, pids: &[u32]) -> Result<(), RecordError> {
         let Some(scope) = &self.scope else { return Ok(()) };
         let take_in = |tid| {
             let is_news = !scope.contains(tid);
@@ -277,7 +292,7 @@ impl PreparedBpf {
 
     /// Returns the plan of an event's record: a call from its registers, others from their
     /// arguments if these are known and the kernel accepts the program, as far as that is tried.
-    fn staged(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> EventPlan {
+    fn plan_event(&self, event: &Event, btf: Option<&Btf>, is_tried: bool) -> EventPlan {
         let registers = self.calls.as_ref().map(|calls| calls.registers);
         let call =
             registers.and_then(|of| EventPlan::from_registers(event, &of, PAYLOAD_BYTES_MAX));
@@ -290,14 +305,14 @@ impl PreparedBpf {
     }
 
     /// Generates the next program of an event; `None`: filters pass none of its records.
-    fn code(
+    fn generate_code(
         &self,
         number: usize,
         event: &Event,
         staged: &EventPlan,
     ) -> Result<Option<ProgramCode>, RecordError> {
         let Some(filters) = self.filters.of(number) else { return Ok(None) };
-        let id = u16::try_from(number).map_err(|_| unknown(event))?;
+        let id = u16::try_from(number).map_err(|_| unexpected_event_error(event))?;
         // The dispatcher has checked the scope of a call already.
         let is_call = staged.data_source == DataSource::Registers;
         if let (Some(call), Some(calls), []) = (staged.call, &self.calls, filters)
@@ -312,7 +327,7 @@ impl PreparedBpf {
                 ProgramMaps { buffers_fd: self.buffers.map_fd(), scope: None },
                 events_fd,
             );
-            return code.map(Some).map_err(|_| unknown(event));
+            return code.map(Some).map_err(|_| unexpected_event_error(event));
         }
         let scope = self.scope.as_deref().filter(|_| !is_call).map(Scope::maps);
         let maps = ProgramMaps { buffers_fd: self.buffers.map_fd(), scope };
@@ -323,11 +338,11 @@ impl PreparedBpf {
             EventNumber { id, index: number },
             filters,
         );
-        code.map(Some).map_err(|_| unknown(event))
+        code.map(Some).map_err(|_| unexpected_event_error(event))
     }
 
     /// Attaches an event's program: of the next event, which is on then, or of one that is known.
-    fn record(
+    fn attach_event(
         &mut self,
         number: usize,
         event: &Event,
@@ -336,29 +351,29 @@ impl PreparedBpf {
         let LoadedEvent { staged, program } = made;
         let mut of_call = None;
         match (program, &mut self.calls) {
-            (Program::Call(loaded, slot), Some(calls)) => {
-                calls.set(slot, &loaded, number).map_err(unavailable)?;
+            (LoadedEventProgram::Call(loaded, slot), Some(calls)) => {
+                calls.set(slot, &loaded, number).map_err(bpf_unavailable_error)?;
                 of_call = Some(slot);
             }
-            (Program::Raw(loaded), _) => {
-                let attached = loaded.attach_raw().map_err(unavailable)?;
-                self.hold(attached, Some(number), false);
+            (LoadedEventProgram::Raw(loaded), _) => {
+                let attached = loaded.attach_raw().map_err(bpf_unavailable_error)?;
+                self.add_attachment(attached, Some(number), false);
             }
-            (Program::Tracepoint(loaded, id), _) => {
-                let attached = loaded.attach(id).map_err(unavailable)?;
-                self.hold(attached, Some(number), true);
+            (LoadedEventProgram::Tracepoint(loaded, id), _) => {
+                let attached = loaded.attach(id).map_err(bpf_unavailable_error)?;
+                self.add_attachment(attached, Some(number), true);
             }
-            (Program::None | Program::Call(..), _) => {}
+            (LoadedEventProgram::None | LoadedEventProgram::Call(..), _) => {}
         }
         match self.events.get_mut(number) {
             Some(known) => {
                 known.call = of_call.or(known.call);
-                known.lack(staged.unknown_fields());
+                known.add_unknown_fields(staged.unknown_fields());
             }
             None => self.events.push(RecordedEvent {
                 name: name_of(event),
                 empty: staged.unknown_fields().map(str::to_owned).collect(),
-                meanings: value_names::of(&staged),
+                meanings: value_names::meanings_of_event(&staged),
                 left_out: staged.omitted_fields,
                 description: staged.description,
                 is_filtered: self.filters.has(number),
@@ -374,28 +389,28 @@ impl PreparedBpf {
     }
 
     /// Attaches a program to an event's tracepoint.
-    fn attach<'a>(
+    fn attach_tracepoint<'a>(
         &mut self,
         code: impl Into<CodeView<'a>>,
         event: &Event,
         number: Option<usize>,
     ) -> Result<(), RecordError> {
-        let id = event.id.ok_or_else(|| unknown(event))?;
-        let loaded = LoadedProgram::load(code).map_err(|error| refused(event, error))?;
-        let attached = loaded.attach(id).map_err(unavailable)?;
-        self.hold(attached, number, true);
+        let id = event.id.ok_or_else(|| unexpected_event_error(event))?;
+        let loaded = LoadedProgram::load(code).map_err(|error| load_failure(event, error))?;
+        let attached = loaded.attach(id).map_err(bpf_unavailable_error)?;
+        self.add_attachment(attached, number, true);
         Ok(())
     }
 
     /// Adds an attached program; events missed before do not count. `is_slow`: detaching it takes
     /// long.
-    fn hold(&mut self, attached: AttachedProgram, event: Option<usize>, is_slow: bool) {
+    fn add_attachment(&mut self, attached: AttachedProgram, event: Option<usize>, is_slow: bool) {
         if let Some(leaving) = self.leaving.as_ref().filter(|_| is_slow) {
             leaving.expect_slow(attached.descriptor());
         }
         let missed = attached.missed_runs().unwrap_or(0);
         let version = event.map_or(0, |number| self.version(number));
-        self.attached.push(Attachment { attached, event, version, missed });
+        self.attached.push(AttachedEventProgram { attached, event, version, missed });
     }
 
     /// Attaches the dispatchers of system calls, if some are recorded. The exit's first: so that no
@@ -412,11 +427,11 @@ impl PreparedBpf {
             let programs = DispatchTables { programs: &side.programs, compat: &side.compat };
             let buffers_fd = self.has_all_calls.then(|| self.buffers.map_fd());
             let code = generate_dispatcher(phase, &calls.registers, programs, scope, buffers_fd);
-            let code = code.ok_or_else(|| failed("cannot record", "system calls"))?;
+            let code = code.ok_or_else(|| kernel_error("cannot record", "system calls"))?;
             let loaded = LoadedProgram::load_raw(&code, side.btf_id)
-                .map_err(|error| failed("cannot record system calls", error))?;
-            let attached = loaded.attach_raw().map_err(unavailable)?;
-            self.hold(attached, None, false);
+                .map_err(|error| kernel_error("cannot record system calls", error))?;
+            let attached = loaded.attach_raw().map_err(bpf_unavailable_error)?;
+            self.add_attachment(attached, None, false);
             if let Some(calls) = &mut self.calls {
                 calls.side(phase).is_attached = true;
             }
@@ -431,7 +446,7 @@ impl PreparedBpf {
 
     /// Returns the fields of its events that are not recorded, each with its event's name: of the
     /// event with this number, and of later ones.
-    fn left_out(&self, first: usize) -> impl Iterator<Item = (&str, &str)> {
+    fn omitted_fields(&self, first: usize) -> impl Iterator<Item = (&str, &str)> {
         self.events.iter().skip(first).flat_map(|known| {
             known.left_out.iter().map(|field| (&*known.description.name, &**field))
         })
@@ -453,7 +468,7 @@ impl PreparedBpf {
     }
 
     /// Returns the sizes that are possible, as text.
-    pub(crate) fn sizes() -> String {
+    pub(crate) fn format_possible_sizes() -> String {
         format!(
             "a power of two from {} to {}, and no more than {} for all CPUs together",
             ByteCount(1 << (SUB_SHIFT + 1)),
@@ -467,7 +482,7 @@ impl PreparedBpf {
     pub(crate) fn pre_exec_hook(&self) -> Option<PreExecHook> {
         let scope = self.scope.clone().filter(|scope| !scope.is_of_cgroups())?;
         Some(Box::new(move || {
-            scope.set_recorded(trackway_sys::thread::tid(), true);
+            scope.set_recorded(trackway_sys::thread::current_tid(), true);
             Ok(())
         }))
     }
@@ -512,11 +527,14 @@ fn has_tracepoint(calls: Option<&Calls>, event: &Event) -> bool {
 /// present, also those that are offline and may come, as long as the others' buffers are no smaller
 /// for that. The memory of all is taken at once, so CPUs that may be plugged in get none: machines
 /// declare many that never are.
-fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout), RecordError> {
+fn choose_cpus_and_layout(
+    size_bytes: u64,
+    events: usize,
+) -> Result<(usize, BufferLayout), RecordError> {
     let until = |cpus: Vec<u32>| cpus.into_iter().max().map_or(1, |last| last as usize + 1);
-    let (online, present) = (until(cpus::online()), until(cpus::present()));
-    let of_online = layout(size_bytes, online, events)?;
-    let of_present = layout(size_bytes, present.max(online), events);
+    let (online, present) = (until(cpus::online_cpus()), until(cpus::present_cpus()));
+    let of_online = choose_layout(size_bytes, online, events)?;
+    let of_present = choose_layout(size_bytes, present.max(online), events);
     match of_present.is_ok_and(|layout| layout == of_online) {
         true => Ok((present.max(online), of_online)),
         false => Ok((online, of_online)),
@@ -524,7 +542,7 @@ fn layout_of_all(size_bytes: u64, events: usize) -> Result<(usize, BufferLayout)
 }
 
 /// Returns a layout for so many bytes per CPU, as far as possible.
-fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, RecordError> {
+fn choose_layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, RecordError> {
     let wanted = if size_bytes == 0 { CPU_BYTES } else { size_bytes };
     let most = (BUFFERS_BYTES_MAX / cpus) as u64;
     let shift = wanted.min(most).max(1 << (SUB_SHIFT + 1)).ilog2();
@@ -535,29 +553,29 @@ fn layout(size_bytes: u64, cpus: usize, events: usize) -> Result<BufferLayout, R
     (SUB_SHIFT + 1..=shift)
         .rev()
         .find_map(|shift| fits(&shift))
-        .ok_or_else(|| failed("no buffers", "this machine has too many CPUs"))
+        .ok_or_else(|| kernel_error("no buffers", "this machine has too many CPUs"))
 }
 
-fn refused(event: &Event, error: LoadError) -> RecordError {
+fn load_failure(event: &Event, error: LoadError) -> RecordError {
     match error {
-        LoadError::Unavailable(error) => unavailable(error),
+        LoadError::Unavailable(error) => bpf_unavailable_error(error),
         // bpf_loop()
         LoadError::Refused(_, log) if log.contains("unknown#181") => {
             let what = format!("cannot filter {}", event.full_name());
-            failed(&what, "filters that compare or search texts and arrays need Linux 5.17")
+            kernel_error(&what, "filters that compare or search texts and arrays need Linux 5.17")
         }
         // The last line is the reason, except for the lines that end all logs.
         LoadError::Refused(error, log) => {
             let is_said = |line: &&str| !line.is_empty() && !line.starts_with("processed ");
             let line = log.lines().rev().find(is_said).unwrap_or_default();
             let what = format!("the kernel refuses to record {}", event.full_name());
-            failed(&what, format_args!("{error} ({line})"))
+            kernel_error(&what, format_args!("{error} ({line})"))
         }
     }
 }
 
-fn unknown(event: &Event) -> RecordError {
-    failed("cannot record", format_args!("{} is not as expected", event.full_name()))
+fn unexpected_event_error(event: &Event) -> RecordError {
+    kernel_error("cannot record", format_args!("{} is not as expected", event.full_name()))
 }
 
 #[cfg(test)]
@@ -567,13 +585,13 @@ mod tests {
     #[test]
     fn buffers_are_a_power_of_two_and_no_more_than_there_can_be() {
         let bytes = |size_bytes, cpus| {
-            let layout = layout(size_bytes, cpus, EVENTS_SPARE).expect("there are such");
+            let layout = choose_layout(size_bytes, cpus, EVENTS_SPARE).expect("there are such");
             assert!(layout.cpu_bytes() * cpus <= BUFFERS_BYTES_MAX);
             layout.geometry(0).ring_bytes()
         };
         assert_eq!((bytes(300 << 10, 2), bytes(1, 2)), (256 << 10, 128 << 10));
         assert_eq!(bytes(0, 2), CPU_BYTES);
         assert!(bytes(1 << 30, 64) < 4 << 20);
-        assert!(layout(0, 1 << 20, EVENTS_SPARE).is_err());
+        assert!(choose_layout(0, 1 << 20, EVENTS_SPARE).is_err());
     }
 }

@@ -10,8 +10,8 @@ use trackway_kernel::bpf_program::scope::Scope;
 use trackway_kernel::catalogue::btf::Btf;
 use trackway_kernel::catalogue::model::Event;
 
-use super::load::{self, LoadedEvent, Program};
-use super::{PAYLOAD_BYTES_MAX, PreparedBpf, unknown};
+use super::load::{self, LoadedEvent, LoadedEventProgram};
+use super::{PAYLOAD_BYTES_MAX, PreparedBpf, unexpected_event_error};
 use crate::error::RecordError;
 
 impl PreparedBpf {
@@ -47,14 +47,14 @@ impl PreparedBpf {
     ) -> Result<LoadedEvent, RecordError> {
         if self.filters.has(number) {
             // They read arguments, since the kernel took that when it was tried.
-            return Err(unknown(event));
+            return Err(unexpected_event_error(event));
         }
         let mut staged = EventPlan::from_record_with_unknown(event, PAYLOAD_BYTES_MAX);
         staged.contexts = self.contexts.clone();
         staged.version = self.version(number);
-        let program = match self.code(number, event, &staged)? {
-            Some(code) => load::tracepoint(&code, event)?,
-            None => Program::None,
+        let program = match self.generate_code(number, event, &staged)? {
+            Some(code) => load::load_tracepoint_program(&code, event)?,
+            None => LoadedEventProgram::None,
         };
         Ok(LoadedEvent { staged, program })
     }

@@ -14,12 +14,12 @@ use trackway_kernel::catalogue::model::Event;
 use trackway_kernel::catalogue::{Catalogue, EventName};
 use trackway_session::FilterSpec;
 
-use super::load::Program;
-use super::{Attachment, BpfRecording, PreparedBpf, RecordedEvent, detach, load};
+use super::load::LoadedEventProgram;
+use super::{AttachedEventProgram, BpfRecording, PreparedBpf, RecordedEvent, detach, load};
 use crate::error::RecordError;
-use crate::kernel::error::{failed, io_failure};
+use crate::kernel::error::{kernel_error, kernel_io_error};
 use crate::kernel::filters::KernelFilters;
-use crate::kernel::selection::{name_of, selected};
+use crate::kernel::selection::{name_of, select_events};
 use crate::kernel::{omitted_fields, value_names};
 use crate::notices::Notices;
 use crate::window::cpus;
@@ -38,12 +38,12 @@ impl BpfRecording {
         // Here, too: it may be long after the limit was another one.
         let _ = trackway_sys::process::raise_descriptor_limit();
         let catalogue = Catalogue::open()?;
-        let events = selected(&catalogue, patterns)?;
-        let gone = self.kernel.without(&events);
-        let numbered = self.kernel.numbered(&events)?;
+        let events = select_events(&catalogue, patterns)?;
+        let gone = self.kernel.recorded_except(&events);
+        let numbered = self.kernel.number_events(&events)?;
         let with_tracepoint = |(_, event): &&(usize, &Event)| self.kernel.has_tracepoint(event);
-        load::check_limit(numbered.iter().filter(with_tracepoint))?;
-        self.filter(&numbered, catalogue.btf())?;
+        load::check_open_files_limit(numbered.iter().filter(with_tracepoint))?;
+        self.extend_filters(&numbered, catalogue.btf())?;
         let known = self.kernel.events.len();
         let mut refiltered = Vec::new();
         let mut before = None;
@@ -53,17 +53,17 @@ impl BpfRecording {
             before = Some(mem::replace(&mut self.kernel.filters, asked));
             refiltered = events;
         }
-        let declared = self.declare(&numbered, catalogue.btf());
+        let declared = self.declare_events(&numbered, catalogue.btf());
         let attached = declared.and_then(|()| {
             self.kernel.attach_all(&numbered, &catalogue, meanwhile)?;
-            self.kernel.attach_beside(&refiltered, catalogue.btf(), meanwhile)?;
-            self.name_fields()
+            self.kernel.attach_new_versions(&refiltered, catalogue.btf(), meanwhile)?;
+            self.write_field_remarks()
         });
         let numbers: Vec<usize> = numbered.iter().map(|&(number, _)| number).collect();
         let mut changed: Vec<usize> = refiltered.iter().map(|&(number, _)| number).collect();
         changed.extend(&numbers);
         if let Err(error) = attached {
-            self.kernel.let_go(&changed);
+            self.kernel.detach_unused(&changed);
             if let Some(before) = before {
                 self.kernel.filters = before;
             }
@@ -71,17 +71,17 @@ impl BpfRecording {
         }
         if !self.is_stopped {
             // While events are known to be filtered, or not, as they have been until now.
-            self.kernel.count_missed_but(&changed);
+            self.kernel.count_missed_except(&changed);
         }
-        self.kernel.switch(&changed, &gone);
+        self.kernel.switch_programs(&changed, &gone);
         changed.extend(&gone);
-        self.kernel.let_go(&changed);
+        self.kernel.detach_unused(&changed);
         let PreparedBpf { events, filters, .. } = &mut self.kernel;
         for (number, known) in events.iter_mut().enumerate() {
             known.is_filtered = filters.has(number);
         }
         self.kernel.has_all_calls &= self.kernel.records_all_calls(&catalogue);
-        omitted_fields::report(self.kernel.left_out(known), notices);
+        omitted_fields::report_omitted_fields(self.kernel.omitted_fields(known), notices);
         Ok((numbers.len(), gone.len()))
     }
 
@@ -91,7 +91,7 @@ impl BpfRecording {
     }
 
     /// Applies the session's filters to events that were never recorded.
-    fn filter(
+    fn extend_filters(
         &mut self,
         numbered: &[(usize, &Event)],
         btf: Option<&Btf>,
@@ -101,7 +101,7 @@ impl BpfRecording {
         let new: Vec<&Event> =
             numbered.iter().filter(|(number, _)| *number >= known).map(|&(_, one)| one).collect();
         let mut filters = mem::take(&mut kernel.filters);
-        let made = filters.extend(known, &new, |event| kernel.staged(event, btf, true));
+        let made = filters.extend(known, &new, |event| kernel.plan_event(event, btf, true));
         kernel.filters = filters;
         made
     }
@@ -113,7 +113,7 @@ impl BpfRecording {
 
     /// Declares events before any occurs, so that readers find all declarations. From here on each
     /// keeps its number, whatever becomes of it: no number is used twice.
-    fn declare(
+    fn declare_events(
         &mut self,
         numbered: &[(usize, &Event)],
         btf: Option<&Btf>,
@@ -123,8 +123,8 @@ impl BpfRecording {
             if number < self.kernel.events.len() {
                 continue;
             }
-            let staged = self.kernel.staged(event, btf, false);
-            let meanings = value_names::of(&staged);
+            let staged = self.kernel.plan_event(event, btf, false);
+            let meanings = value_names::meanings_of_event(&staged);
             self.kernel.buffers.set_version(number, None);
             self.kernel.events.push(RecordedEvent {
                 name: name_of(event),
@@ -145,29 +145,29 @@ impl BpfRecording {
         let written = self.thread.run(move |drainer| {
             let metadata = &mut drainer.trace.metadata;
             for (id, meanings, event) in &declared {
-                metadata.declare_meaning(0, *id, event, meanings);
+                metadata.declare_event_with_meanings(0, *id, event, meanings);
             }
             metadata.write()
         })?;
-        written.map_err(|error| io_failure("cannot write kernel events", error))
+        written.map_err(|error| kernel_io_error("cannot write kernel events", error))
     }
 
     /// Names the fields that are empty or not recorded in the trace, before events that have such.
-    fn name_fields(&self) -> Result<(), RecordError> {
-        let remarks = self.kernel.remarks();
+    fn write_field_remarks(&self) -> Result<(), RecordError> {
+        let remarks = self.kernel.env_remarks();
         let written = self.thread.run(move |drainer| {
             for (key, fields) in &remarks {
-                drainer.trace.metadata.name_fields(key, fields);
+                drainer.trace.metadata.replace_field_list(key, fields);
             }
             drainer.trace.metadata.write()
         })?;
-        written.map_err(|error| io_failure("cannot write kernel events", error))
+        written.map_err(|error| kernel_io_error("cannot write kernel events", error))
     }
 }
 
 impl PreparedBpf {
     /// Returns the numbers of events that are recorded, and are none of these.
-    fn without(&self, events: &[Event]) -> Vec<usize> {
+    fn recorded_except(&self, events: &[Event]) -> Vec<usize> {
         let names: BTreeSet<EventName> = events.iter().map(name_of).collect();
         let numbered = self.events.iter().enumerate();
         let gone = numbered.filter(|(_, known)| known.is_on && !names.contains(&known.name));
@@ -176,7 +176,10 @@ impl PreparedBpf {
 
     /// Returns those of the events that are not recorded, each with its number: new events get
     /// numbers after all others.
-    fn numbered<'a>(&self, events: &'a [Event]) -> Result<Vec<(usize, &'a Event)>, RecordError> {
+    fn number_events<'a>(
+        &self,
+        events: &'a [Event],
+    ) -> Result<Vec<(usize, &'a Event)>, RecordError> {
         let known: BTreeMap<&EventName, usize> =
             self.events.iter().enumerate().map(|(number, known)| (&known.name, number)).collect();
         let mut next = self.events.len();
@@ -193,7 +196,7 @@ impl PreparedBpf {
         }
         if next > self.buffers.layout().events() {
             let why = "too many events have come since this session began: begin another one";
-            return Err(failed("cannot record more kernel events", why));
+            return Err(kernel_error("cannot record more kernel events", why));
         }
         Ok(numbered)
     }
@@ -209,8 +212,8 @@ impl PreparedBpf {
             meanwhile();
             // Never one again that may be on its tracepoint still.
             self.events[number].version += 1;
-            let made = self.make(number, event, catalogue.btf())?;
-            self.record(number, event, made)?;
+            let made = self.load_event(number, event, catalogue.btf())?;
+            self.attach_event(number, event, made)?;
         }
         self.attach_calls()
     }
@@ -232,9 +235,9 @@ impl PreparedBpf {
         let all = catalogue.events(&names).events;
         if all.len() != names.len() {
             let why = "some of those that were recorded are not there any more";
-            return Err(failed("cannot filter the kernel's events", why));
+            return Err(kernel_error("cannot filter the kernel's events", why));
         }
-        let staged = |event: &Event| self.staged(event, catalogue.btf(), true);
+        let staged = |event: &Event| self.plan_event(event, catalogue.btf(), true);
         let shared = self.filters.accepted().shared();
         let with = (self.buffers.cpus(), catalogue.btf());
         let asked = KernelFilters::new((filters, shared), &all, staged, with)?;
@@ -248,7 +251,7 @@ impl PreparedBpf {
 
     /// Attaches other programs of events that are recorded, beside those that record them still.
     /// Where it fails, some may be there.
-    fn attach_beside(
+    fn attach_new_versions(
         &mut self,
         refiltered: &[(usize, Event)],
         btf: Option<&Btf>,
@@ -262,8 +265,8 @@ impl PreparedBpf {
             // and last, when nothing else can fail.
             let is_call = !self.has_tracepoint(event);
             self.events[*number].version += u32::from(!is_call);
-            let made = self.make(*number, event, btf)?;
-            if is_call && matches!(made.program, Program::None) {
+            let made = self.load_event(*number, event, btf)?;
+            if is_call && matches!(made.program, LoadedEventProgram::None) {
                 without.push(*number);
             }
             let list = if is_call { &mut last } else { &mut first };
@@ -271,13 +274,15 @@ impl PreparedBpf {
         }
         // A side of calls may have had no program so far, since filters let nothing of it pass.
         for (_, _, made) in &last {
-            if let (Program::Call(_, slot), Some(calls)) = (&made.program, &mut self.calls) {
+            if let (LoadedEventProgram::Call(_, slot), Some(calls)) =
+                (&made.program, &mut self.calls)
+            {
                 calls.side(slot.phase).is_used = true;
             }
         }
         self.attach_calls()?;
         let mut made = first.into_iter().chain(last);
-        made.try_for_each(|(number, event, made)| self.record(number, event, made))?;
+        made.try_for_each(|(number, event, made)| self.attach_event(number, event, made))?;
         // The former programs stay, and record no more. Only once no step can fail: while a call's
         // version is not the recorded one, its next program would record nothing, in the place of
         // the one that does.
@@ -290,7 +295,7 @@ impl PreparedBpf {
     /// Switches events to their latest programs, and others off, wherever their programs run. An
     /// event in between is recorded by the earlier program or by the later one, not by both and not
     /// by neither: a thread that runs on each CPU switches it.
-    fn switch(&mut self, on: &[usize], off: &[usize]) {
+    fn switch_programs(&mut self, on: &[usize], off: &[usize]) {
         let numbers = on.iter().map(|&number| (number, true));
         let numbers: Vec<(usize, bool)> =
             numbers.chain(off.iter().map(|&number| (number, false))).collect();
@@ -306,7 +311,7 @@ impl PreparedBpf {
             }
         };
         let mut refiltered: BTreeSet<usize> = (0..self.buffers.cpus()).collect();
-        cpus::visit(|cpu| {
+        cpus::visit_all_with(|cpu| {
             tell(cpu as usize, false);
             refiltered.remove(&(cpu as usize));
         });
@@ -316,12 +321,12 @@ impl PreparedBpf {
             return;
         }
         refiltered.iter().for_each(|&cpu| tell(cpu, true));
-        super::drain::wait_for_those_under_way();
+        super::drain::wait_for_running_programs();
         refiltered.iter().for_each(|&cpu| tell(cpu, false));
     }
 
     /// Removes the programs of these events that record nothing any more, without waiting.
-    fn let_go(&mut self, numbers: &[usize]) {
+    fn detach_unused(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         for &number in &numbers {
             if self.events.get(number).is_none_or(|known| known.is_on) {
@@ -335,23 +340,23 @@ impl PreparedBpf {
         let records = |number: usize, version: u32| {
             events.get(number).is_some_and(|known| known.is_on && known.recording == version)
         };
-        let goes = |one: &mut Attachment| {
+        let goes = |one: &mut AttachedEventProgram| {
             let version = one.version;
             one.event.is_some_and(|event| numbers.contains(&event) && !records(event, version))
         };
-        detach::detach_beside(self.attached.extract_if(.., goes).collect());
+        detach::detach_in_background(self.attached.extract_if(.., goes).collect());
     }
 
     /// Returns true if missed events may belong to threads or CPUs that are not recorded: if only
     /// some are, most do. For an event with filters the number that would have passed is unknown,
     /// too.
-    pub(super) fn is_of_some(&self) -> bool {
+    pub(super) fn records_only_some(&self) -> bool {
         self.scope.is_some() || self.is_of_cpus
     }
 
     /// Counts the events that the kernel passed over since the latest check.
     pub(super) fn count_missed(&mut self) {
-        let is_of_some = self.is_of_some();
+        let is_of_some = self.records_only_some();
         for one in self.attached.iter_mut() {
             let now = one.attached.missed_runs().unwrap_or(one.missed);
             let more = now.saturating_sub(one.missed);
@@ -370,7 +375,7 @@ impl PreparedBpf {
     }
 
     /// Counts them without those of the latest programs of these events, which begin now.
-    fn count_missed_but(&mut self, numbers: &[usize]) {
+    fn count_missed_except(&mut self, numbers: &[usize]) {
         let numbers: HashSet<usize> = numbers.iter().copied().collect();
         let events = &self.events;
         for one in self.attached.iter_mut() {
@@ -383,7 +388,7 @@ impl PreparedBpf {
     }
 
     /// Passes over that: nothing was to be recorded.
-    pub(super) fn pass_missed(&mut self) {
+    pub(super) fn skip_missed(&mut self) {
         for one in self.attached.iter_mut() {
             one.missed = one.attached.missed_runs().unwrap_or(one.missed);
         }

@@ -104,7 +104,7 @@ impl KernelSummary {
     }
 
     fn report_unread(&self, notices: &Notices) {
-        let Some((all, named)) = most(&self.unread) else { return };
+        let Some((all, named)) = format_highest_counts(&self.unread) else { return };
         notices.report(format_args!(
             "of {} something that a filter asks for was not in memory ({named}): where that \
              was a text, the filter let them pass; numbers were 0, and lists empty",
@@ -113,7 +113,7 @@ impl KernelSummary {
     }
 
     fn report_cut(&self, notices: &Notices) {
-        let Some((all, named)) = most(&self.cut) else { return };
+        let Some((all, named)) = format_highest_counts(&self.cut) else { return };
         let texts = if all == 1 { "text or list" } else { "texts and lists" };
         notices.report(format_args!(
             "of {} {texts} of the kernel's only the first {VARIABLE_BYTES_MAX} bytes are recorded \
@@ -167,7 +167,7 @@ impl KernelSummary {
 
 /// Returns the total of all events, and the name of the one with the highest count; `None` if there
 /// are none.
-fn most(of_each: &[(String, u64)]) -> Option<(u64, String)> {
+fn format_highest_counts(of_each: &[(String, u64)]) -> Option<(u64, String)> {
     /// Most events that are named.
     const NAMED_MAX: usize = 4;
     let all: u64 = of_each.iter().map(|(_, count)| count).sum();

@@ -13,7 +13,7 @@ pub(crate) trait CompiledFilter: Sized {
     type Memory: std::fmt::Debug;
 
     /// Makes the state of these filters, for so many CPUs of a kernel with these types.
-    fn memory(
+    fn create_memory(
         cpus: usize,
         filters: &[FilterSpec],
         btf: Option<&Btf>,
@@ -21,7 +21,7 @@ pub(crate) trait CompiledFilter: Sized {
 
     /// Compiles this object, with this number, for an event; `None`: the event lacks a field of the
     /// filter.
-    fn make(
+    fn compile_object(
         object: &[u8],
         number: usize,
         staged: &EventPlan,
@@ -29,7 +29,7 @@ pub(crate) trait CompiledFilter: Sized {
     ) -> Result<Option<Self>, FilterError>;
 
     /// Checks that an event can have all of these filters.
-    fn check(_all: &[Self]) -> Result<(), FilterError> {
+    fn check_combination(_all: &[Self]) -> Result<(), FilterError> {
         Ok(())
     }
 
@@ -50,7 +50,7 @@ pub(crate) trait CompiledFilter: Sized {
 impl CompiledFilter for Filter {
     type Memory = FilterMaps;
 
-    fn memory(
+    fn create_memory(
         cpus: usize,
         filters: &[FilterSpec],
         btf: Option<&Btf>,
@@ -67,7 +67,7 @@ impl CompiledFilter for Filter {
         FilterMaps::new(cpus, filters.len(), FilterContexts::find(btf, may_be_asked))
     }
 
-    fn make(
+    fn compile_object(
         object: &[u8],
         number: usize,
         staged: &EventPlan,
@@ -76,7 +76,7 @@ impl CompiledFilter for Filter {
         Self::new(object, number, staged, memory)
     }
 
-    fn check(all: &[Self]) -> Result<(), FilterError> {
+    fn check_combination(all: &[Self]) -> Result<(), FilterError> {
         Self::check_steps(all)
     }
 
@@ -99,11 +99,11 @@ impl CompiledFilter for Filter {
 impl CompiledFilter for tracefs::filter::Filter {
     type Memory = ();
 
-    fn memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
+    fn create_memory(_: usize, _: &[FilterSpec], _: Option<&Btf>) -> std::io::Result<()> {
         Ok(())
     }
 
-    fn make(
+    fn compile_object(
         object: &[u8],
         number: usize,
         staged: &EventPlan,
@@ -115,12 +115,12 @@ impl CompiledFilter for tracefs::filter::Filter {
     fn missing_context((): &(), name: &str) -> Option<(&'static str, Option<String>)> {
         let why = "what records of tracefs do not say (they say tid, cpu_id, preemptible, \
                    need_reschedule and interruptible)";
-        tracefs::contexts::Context::named(name).is_none().then_some((why, None))
+        tracefs::contexts::Context::find_by_name(name).is_none().then_some((why, None))
     }
 
     fn unusable_fields(staged: &EventPlan) -> Vec<Option<&'static str>> {
         let why = "what tracefs does not give";
         let withheld = |is_given: bool| (!is_given).then_some(why);
-        tracefs::filter::given_fields(staged).into_iter().map(withheld).collect()
+        tracefs::filter::available_fields(staged).into_iter().map(withheld).collect()
     }
 }

@@ -12,7 +12,7 @@ use trackway_filter::compile::{Compiled, check_for, compile};
 use trackway_filter::error::{Error, Topic, Warning};
 use trackway_filter::layout::{Integer, Layout, Member, Type};
 use trackway_filter::span::Span;
-use trackway_filter::token::{Number, Token, tokens};
+use trackway_filter::token::{Number, Token, tokenize};
 use trackway_filter::types::{Need, Root};
 use trackway_kernel::bpf_filter::translate::Unsupported;
 use trackway_kernel::bpf_program::contexts::Context;
@@ -35,9 +35,9 @@ use crate::notices::Notices;
 /// Most hints about accepted filters, and most events that a hint names.
 const HINTS_MAX: usize = 4;
 /// Hint for `rwbs == "WS"`.
-const LETTERS: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
+const RWBS_HINT: &str = "rwbs has LTTng's flags, as a number; the kernel's letters are rwbs_text";
 /// Hint for a filter on all events that is not meant for kernel events.
-const NAME_THEM: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
+const NAME_EVENTS_HINT: &str = "if it is not about the kernel's events, say which: PATTERN: EXPR";
 
 /// The filters on kernel events, by their evaluator.
 #[derive(Debug)]
@@ -90,7 +90,8 @@ impl<F: CompiledFilter> KernelFilters<F> {
         if specs.is_empty() {
             return Ok(filters);
         }
-        let mut memory = F::memory(cpus, specs, btf).map_err(crate::kernel::error::unavailable)?;
+        let mut memory = F::create_memory(cpus, specs, btf)
+            .map_err(crate::kernel::error::bpf_unavailable_error)?;
         let staged = events.iter().map(staged).collect();
         let plans = EventPlans::new::<F>(staged, events.iter(), &memory);
         filters.events = events.iter().map(|_| Some(Vec::new())).collect();
@@ -98,7 +99,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
         filters.accepted.shared = shared.to_vec();
         for (number, spec) in specs.iter().enumerate() {
             let is_own = !spec.is_for_all_events() || !shared.contains(spec);
-            let about = match about(&plans.names, spec) {
+            let about = match find_matching_events(&plans.names, spec) {
                 Err(_) if is_own => Vec::new(),
                 about => about?,
             };
@@ -112,7 +113,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
             }
             let lacking = filters.add((number, spec), (&plans, 0), &about, &mut memory)?;
             if lacking == about.len() {
-                let why = lacking_everywhere::<F>(spec, (&plans, &memory), &about);
+                let why = format_missing_fields::<F>(spec, (&plans, &memory), &about);
                 if is_own {
                     return Err(RecordError::Filter(why));
                 }
@@ -146,7 +147,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
         let mut made = Ok(());
         for (number, spec) in self.accepted.specs.clone().iter().enumerate() {
             // A name that none of them has may belong to others.
-            let about = about(&plans.names, spec).unwrap_or_default();
+            let about = find_matching_events(&plans.names, spec).unwrap_or_default();
             let added = self.add((number, spec), (&plans, known), &about, &mut memory);
             made = made.and(added.map(drop));
         }
@@ -170,14 +171,19 @@ impl<F: CompiledFilter> KernelFilters<F> {
             let is_unknown = |need: &Need| {
                 need.place.root == Root::Field && F::may_be_unknown(staged, &need.place.name)
             };
-            let objects = objects_of(spec, (&plans.layouts[event], &is_unknown), &mut warnings)?;
-            let make = |object: Vec<u8>| F::make(&object, number, staged, memory);
+            let objects =
+                compile_objects(spec, (&plans.layouts[event], &is_unknown), &mut warnings)?;
+            let make = |object: Vec<u8>| F::compile_object(&object, number, staged, memory);
             let made: Result<Option<Vec<F>>, FilterError> =
                 objects.map_or(Ok(None), |objects| objects.into_iter().map(make).collect());
-            match (made.map_err(|error| refused(spec, error))?, &mut self.events[first + event]) {
+            match (
+                made.map_err(|error| unsupported_filter_error(spec, error))?,
+                &mut self.events[first + event],
+            ) {
                 (Some(made), Some(filters)) => {
                     filters.extend(made);
-                    F::check(filters).map_err(|error| refused(spec, error))?;
+                    F::check_combination(filters)
+                        .map_err(|error| unsupported_filter_error(spec, error))?;
                 }
                 (Some(_), None) => {}
                 (None, filters) => {
@@ -222,7 +228,7 @@ impl<F: CompiledFilter> KernelFilters<F> {
 
     /// Takes the filters of the event with this number out, in the form of [`Self::of`], for their
     /// evaluator.
-    pub(crate) fn take(&mut self, event: usize) -> Option<Vec<F>> {
+    pub(crate) fn take_filters(&mut self, event: usize) -> Option<Vec<F>> {
         match self.events.get_mut(event) {
             Some(filters) => filters.take(),
             None => Some(Vec::new()),
@@ -232,13 +238,13 @@ impl<F: CompiledFilter> KernelFilters<F> {
 
 impl AcceptedFilters {
     /// Returns true if a filter is about all events, and some kernel events have its fields.
-    pub(crate) fn takes(&self, spec: &FilterSpec) -> bool {
+    pub(crate) fn applies_to_kernel(&self, spec: &FilterSpec) -> bool {
         spec.is_for_all_events() && !self.unmet.iter().any(|(unmet, _)| unmet == spec)
     }
 
     /// Refuses filters on fields that neither kernel events nor these user events have.
     pub(crate) fn refuse_unmet(&self, known: &[EventDescription]) -> Result<(), RecordError> {
-        let is_unmet = |(spec, _): &&(FilterSpec, String)| !check::is_met(spec, known);
+        let is_unmet = |(spec, _): &&(FilterSpec, String)| !check::fits_any_event(spec, known);
         let unmet = self.unmet.iter().find(is_unmet);
         unmet.map_or(Ok(()), |(_, why)| Err(RecordError::Filter(why.clone())))
     }
@@ -268,7 +274,10 @@ impl EventPlans {
 }
 
 /// Returns the numbers of these events that a filter is about.
-pub(crate) fn about(names: &[EventName], spec: &FilterSpec) -> Result<Vec<usize>, RecordError> {
+pub(crate) fn find_matching_events(
+    names: &[EventName],
+    spec: &FilterSpec,
+) -> Result<Vec<usize>, RecordError> {
     if spec.is_for_all_events() {
         return Ok((0..names.len()).collect());
     }
@@ -300,7 +309,7 @@ fn layout_of<F: CompiledFilter>(staged: &EventPlan, memory: &F::Memory) -> Layou
     let fields = staged.description.fields.iter().zip(&staged.meanings);
     let field = |((field, meaning), withheld): ((&Field, &Meaning), Option<_>)| Member {
         name: field.name.clone(),
-        of: withheld.map_or_else(|| named((&field.kind).into(), meaning), Type::Other),
+        of: withheld.map_or_else(|| with_value_names((&field.kind).into(), meaning), Type::Other),
     };
     let context = |context: Context| Member {
         name: context.name.to_owned(),
@@ -319,7 +328,7 @@ fn layout_of<F: CompiledFilter>(staged: &EventPlan, memory: &F::Memory) -> Layou
 
 /// Returns the available contexts, if an expression names one that is not, with the reason, if
 /// known.
-fn contexts_instead<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option<String> {
+fn available_contexts_hint<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option<String> {
     let missing = |(token, _): (Token, Span)| {
         let Token::Context(name) = token else { return None };
         if Context::filterable().any(|context| context.name == name) {
@@ -327,7 +336,7 @@ fn contexts_instead<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option
         }
         Some(None)
     };
-    let why = tokens(text).ok()?.into_iter().find_map(missing)?;
+    let why = tokenize(text).ok()?.into_iter().find_map(missing)?;
     let why = why.map_or_else(String::new, |why| format!("{why}; "));
     let there =
         Context::filterable().filter(|context| F::missing_context(memory, context.name).is_none());
@@ -336,11 +345,11 @@ fn contexts_instead<F: CompiledFilter>(text: &str, memory: &F::Memory) -> Option
 }
 
 /// Returns a type with the names of its values, as traces have them.
-fn named(of: Type, meaning: &Meaning) -> Type {
+fn with_value_names(of: Type, meaning: &Meaning) -> Type {
     match of {
         Type::Integer(integer) if integer.labels.is_empty() => {
             let label = |(name, value)| Label { name, first: value, last: value };
-            let labels = value_names::labels(meaning).into_iter().map(label).collect();
+            let labels = value_names::labels_of_meaning(meaning).into_iter().map(label).collect();
             Type::Integer(Integer { labels, ..integer })
         }
         of => of,
@@ -352,7 +361,7 @@ fn named(of: Type, meaning: &Meaning) -> Type {
 ///
 /// If a field may be unknown, for which the filter lets the event pass, the first object is the
 /// part that does not depend on it. (For a filter given as an object this cannot be determined.)
-fn objects_of(
+fn compile_objects(
     spec: &FilterSpec,
     (layout, is_unknown): (&Layout, &dyn Fn(&Need) -> bool),
     warnings: &mut Vec<String>,
@@ -382,7 +391,7 @@ fn objects_of(
 }
 
 /// Returns the message for a filter whose fields no event has.
-fn lacking_everywhere<F: CompiledFilter>(
+fn format_missing_fields<F: CompiledFilter>(
     spec: &FilterSpec,
     (plans, memory): (&EventPlans, &F::Memory),
     about: &[usize],
@@ -392,12 +401,12 @@ fn lacking_everywhere<F: CompiledFilter>(
         FilterSource::Expression(text) => match check_for(text, &layouts).err() {
             Some(mut error) => {
                 let is_near = error.suggestion.is_some();
-                if let Some(hint) = contexts_instead::<F>(text, memory) {
+                if let Some(hint) = available_contexts_hint::<F>(text, memory) {
                     error.hint = Some(hint);
                 } else if compares_flags_with_text(&error, text) {
-                    error.hint = Some(LETTERS.to_owned());
+                    error.hint = Some(RWBS_HINT.to_owned());
                 } else if spec.is_for_all_events() && error.topic == Topic::Unknown && !is_near {
-                    error.hint = Some(NAME_THEM.to_owned());
+                    error.hint = Some(NAME_EVENTS_HINT.to_owned());
                 }
                 error.render(text)
             }
@@ -409,7 +418,7 @@ fn lacking_everywhere<F: CompiledFilter>(
             let file = &object.file;
             match lack {
                 Ok(Err(lack)) => {
-                    let hint = if spec.is_for_all_events() { NAME_THEM } else { &lack.hint };
+                    let hint = if spec.is_for_all_events() { NAME_EVENTS_HINT } else { &lack.hint };
                     format!("{file}: {}\nhint: {hint}", lack.message)
                 }
                 Ok(Ok(())) => format!("{file}: no kernel event has what it asks for"),
@@ -425,7 +434,7 @@ fn lacking_everywhere<F: CompiledFilter>(
 fn compares_flags_with_text(error: &Error, text: &str) -> bool {
     let is_wrong = |span: Span| error.span.from <= span.from && span.to <= error.span.to;
     let is_flags = |token: &Token| matches!(token, Token::Name(name) if name == "rwbs");
-    tokens(text).unwrap_or_default().windows(3).any(|three| match three {
+    tokenize(text).unwrap_or_default().windows(3).any(|three| match three {
         [(one, _), (Token::Symbol(_), _), (Token::Text(_), span)]
         | [(Token::Text(_), span), (Token::Symbol(_), _), (one, _)] => {
             is_flags(one) && is_wrong(*span)
@@ -435,11 +444,11 @@ fn compares_flags_with_text(error: &Error, text: &str) -> bool {
 }
 
 /// Returns the reason why the kernel cannot evaluate a filter.
-fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
+fn unsupported_filter_error(spec: &FilterSpec, error: FilterError) -> RecordError {
     match (&spec.source, error) {
-        (_, FilterError::Memory(error)) => crate::kernel::error::unavailable(error),
+        (_, FilterError::Memory(error)) => crate::kernel::error::bpf_unavailable_error(error),
         (FilterSource::Expression(text), FilterError::Unsupported(Unsupported::Helper(..))) => {
-            RecordError::Filter(floating(text).render(text))
+            RecordError::Filter(float_arithmetic_error(text).render(text))
         }
         (_, error) => RecordError::Filter(format!("{spec}\n{error}")),
     }
@@ -447,9 +456,9 @@ fn refused(spec: &FilterSpec, error: FilterError) -> RecordError {
 
 /// Returns the error for an expression with floating-point arithmetic, which the kernel lacks, at
 /// the number that causes it.
-fn floating(text: &str) -> Error {
+fn float_arithmetic_error(text: &str) -> Error {
     let is_float = |token: &Token| matches!(token, Token::Number(Number::Float(_)));
-    let all = tokens(text).unwrap_or_default();
+    let all = tokenize(text).unwrap_or_default();
     let float = all.into_iter().find(|(token, _)| is_float(token)).map(|(_, span)| span);
     let span = float.unwrap_or(Span { from: 0, to: text.len() });
     let message = "the kernel does not calculate with floating-point numbers";
@@ -475,7 +484,7 @@ mod tests {
         };
         let is_known = |text: &str| {
             let of = Type::from(trackway_schema::Scalar::X32);
-            let named = named(of.clone(), &Meaning::Request);
+            let named = with_value_names(of.clone(), &Meaning::Request);
             assert_ne!(named, of);
             let is_known = is_known_of(named, text);
             assert_eq!(is_known_of(of, text), is_known, "by tracefs, too");

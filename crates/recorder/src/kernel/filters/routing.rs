@@ -11,7 +11,7 @@ use trackway_session::{ChannelSpec, FilterSource, FilterSpec, KernelSpec, Sessio
 use crate::error::RecordError;
 use crate::filters::scope::names_kernel_context;
 use crate::filters::unmatched::{self, UnmatchedFilter};
-use crate::kernel::filters::about;
+use crate::kernel::filters::find_matching_events;
 use crate::kernel::selection;
 
 /// Moves filters of channels whose pattern matches recorded kernel events to the list of kernel
@@ -29,7 +29,7 @@ pub(crate) fn route_filters(spec: &mut SessionSpec) -> Result<(), RecordError> {
     let names = selected_names(&kernel.on)?;
     for channel in &mut spec.channels {
         for filter in std::mem::take(&mut channel.filters) {
-            if filter.is_for_all_events() || about(&names, &filter)?.is_empty() {
+            if filter.is_for_all_events() || find_matching_events(&names, &filter)?.is_empty() {
                 channel.filters.push(filter);
             } else if !kernel.filters.contains(&filter) {
                 kernel.filters.push(filter);
@@ -90,6 +90,6 @@ pub fn check_kernel_only(kernel: &KernelSpec) -> Result<(), RecordError> {
 }
 
 fn selected_names(patterns: &[String]) -> Result<Vec<EventName>, RecordError> {
-    let events = selection::selected(&Catalogue::open()?, patterns)?;
+    let events = selection::select_events(&Catalogue::open()?, patterns)?;
     Ok(events.iter().map(selection::name_of).collect())
 }

@@ -5,9 +5,9 @@
 //! found it: one that moves between groups may be missing in one scan. A member may start a thread
 //! directly in another group (clone3(2) with CLONE_INTO_CGROUP), or a thread may be moved there
 //! before a scan finds it. The kernel follows such threads, which are in no list of our groups: so
-//! every few scans its own list of threads is read ([`CgroupScan::find_strangers`]). The number of
-//! moves and the longest interval between scans are reported at the end: moves within an interval
-//! are not observed.
+//! every few scans its own list of threads is read ([`CgroupScan::find_outside_threads`]). The
+//! number of moves and the longest interval between scans are reported at the end: moves within an
+//! interval are not observed.
 
 use std::collections::HashSet;
 use std::io;
@@ -20,23 +20,23 @@ use std::time::{Duration, Instant};
 use trackway_console::IoError;
 use trackway_kernel::bpf_program::cgroup::CgroupFolders;
 
-use super::Shared;
+use super::SharedState;
 use crate::error::RecordError;
-use crate::kernel::error::io_failure;
+use crate::kernel::error::kernel_io_error;
 use crate::window::processes::read_proc;
 
 /// Period between two scans of the groups.
 const PERIOD: Duration = Duration::from_millis(5);
 /// Number of scans until the kernel's own list of threads is read again.
-const STRANGERS_EVERY: u32 = 4;
+const THREAD_LIST_SCANS: u32 = 4;
 /// Least pause until the next scan, as a multiple of a scan's duration.
-const REST: u32 = 20;
+const PAUSE_FACTOR: u32 = 20;
 /// PF_EXITING (include/linux/sched.h).
-const EXITING: u64 = 4;
+const PF_EXITING: u64 = 4;
 
 /// Threads that were observed to enter and leave.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Moves {
+pub(super) struct ThreadMoves {
     /// Number of threads that entered without having been started by a member.
     pub(super) came: u64,
     /// Number of threads that left and were recorded further, since the kernel cannot exclude them.
@@ -49,15 +49,15 @@ pub(super) struct Moves {
 
 /// The scanning thread, which ends when this is dropped.
 #[derive(Debug)]
-pub(super) struct Follower {
+pub(super) struct CgroupFollower {
     end: Sender<()>,
     thread: JoinHandle<()>,
-    moves: Arc<Mutex<Moves>>,
+    moves: Arc<Mutex<ThreadMoves>>,
 }
 
 /// The state of the scanning thread.
 struct CgroupScan {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     folders: CgroupFolders,
     /// Known members, and those among them that the latest scan did not find.
     known: HashSet<u32>,
@@ -69,37 +69,44 @@ struct CgroupScan {
 }
 
 /// Finds control groups, and restricts the recording to their threads from its beginning.
-pub(super) fn find(shared: &Shared, paths: &[PathBuf]) -> Result<CgroupFolders, RecordError> {
+pub(super) fn restrict_to_cgroups(
+    shared: &SharedState,
+    paths: &[PathBuf],
+) -> Result<CgroupFolders, RecordError> {
     let folders = CgroupFolders::find(paths)?;
-    let refused = |error| io_failure("cannot record control groups by tracefs", error);
+    let refused = |error| kernel_io_error("cannot record control groups by tracefs", error);
     shared.instance.add_no_thread().map_err(refused)?;
     let (threads, read) = folders.threads();
     read.and_then(|()| shared.instance.add_threads(&threads)).map_err(refused)?;
     Ok(folders)
 }
 
-impl Follower {
+impl CgroupFollower {
     /// Starts to scan.
-    pub(super) fn start(shared: &Arc<Shared>, folders: CgroupFolders) -> Result<Self, RecordError> {
+    pub(super) fn start(
+        shared: &Arc<SharedState>,
+        folders: CgroupFolders,
+    ) -> Result<Self, RecordError> {
         let shared = Arc::clone(shared);
         let (known, absent) = (HashSet::new(), HashSet::new());
-        let until_asked = STRANGERS_EVERY;
+        let until_asked = THREAD_LIST_SCANS;
         let mut scan =
             CgroupScan { shared, folders, known, absent, has_left_out: false, until_asked };
         // Threads that entered before anything is recorded have missed no event.
-        let scanned = scan.scan(&mut Moves::default());
-        scanned.map_err(|error| io_failure("cannot record control groups by tracefs", error))?;
-        let moves = Arc::new(Mutex::new(Moves::default()));
+        let scanned = scan.scan(&mut ThreadMoves::default());
+        scanned
+            .map_err(|error| kernel_io_error("cannot record control groups by tracefs", error))?;
+        let moves = Arc::new(Mutex::new(ThreadMoves::default()));
         let (end, ended) = mpsc::channel();
         let noted = Arc::clone(&moves);
         let run = move || scan.run(&ended, &noted);
         let thread = std::thread::Builder::new().name("trackway-cgroup".into()).spawn(run);
-        let thread = thread.map_err(|error| io_failure("cannot start a thread", error))?;
+        let thread = thread.map_err(|error| kernel_io_error("cannot start a thread", error))?;
         Ok(Self { end, thread, moves })
     }
 
     /// Ends the thread; returns its observations.
-    pub(super) fn finish(self) -> Moves {
+    pub(super) fn finish(self) -> ThreadMoves {
         drop(self.end);
         // The thread has finished its work.
         let _ = self.thread.join();
@@ -109,8 +116,8 @@ impl Follower {
 
 impl CgroupScan {
     /// Scans until the handle of the thread is dropped.
-    fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<Moves>) {
-        let mut moves = Moves::default();
+    fn run(&mut self, ended: &Receiver<()>, noted: &Mutex<ThreadMoves>) {
+        let mut moves = ThreadMoves::default();
         let (mut before, mut rest) = (Instant::now(), PERIOD);
         while ended.recv_timeout(rest) == Err(RecvTimeoutError::Timeout) {
             let begun = Instant::now();
@@ -122,23 +129,24 @@ impl CgroupScan {
             // one's end.
             let (now, took) = (Instant::now(), begun.elapsed());
             moves.apart = moves.apart.max(now - before);
-            (before, rest) = (begun, PERIOD.max(took * REST));
+            (before, rest) = (begun, PERIOD.max(took * PAUSE_FACTOR));
             noted.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&moves);
         }
     }
 
     /// Adds threads that entered, and excludes those that left.
-    fn scan(&mut self, moves: &mut Moves) -> io::Result<()> {
+    fn scan(&mut self, moves: &mut ThreadMoves) -> io::Result<()> {
         let (threads, read) = self.folders.threads();
         read?;
         let now: HashSet<u32> = threads.into_iter().collect();
         let new: Vec<u32> = now.difference(&self.known).copied().collect();
         // A thread that cannot be added must not prevent exclusions.
-        let taken = if new.is_empty() { Ok(()) } else { self.take_in(&new, &now, moves) };
+        let taken =
+            if new.is_empty() { Ok(()) } else { self.add_entered_threads(&new, &now, moves) };
         let missing: HashSet<u32> = self.known.difference(&now).copied().collect();
         let (twice, once): (Vec<u32>, Vec<u32>) =
             missing.into_iter().partition(|tid| self.absent.contains(tid));
-        let gone: Vec<u32> = twice.into_iter().filter(|&tid| is_at_work(tid)).collect();
+        let gone: Vec<u32> = twice.into_iter().filter(|&tid| is_not_exiting(tid)).collect();
         if !gone.is_empty() {
             if self.shared.instance.exclude_threads(&gone)? {
                 self.has_left_out = true;
@@ -149,18 +157,18 @@ impl CgroupScan {
         self.absent = once.into_iter().collect();
         self.known = now;
         self.known.extend(&self.absent);
-        taken.and_then(|()| self.find_strangers())
+        taken.and_then(|()| self.find_outside_threads())
     }
 
     /// Finds, every few scans, threads that the kernel follows since a member has started them, and
     /// that are in none of our groups. They count as found by an earlier scan: so they are excluded
     /// once two more scans have not found them, as one may have been started since this one.
-    fn find_strangers(&mut self) -> io::Result<()> {
+    fn find_outside_threads(&mut self) -> io::Result<()> {
         self.until_asked = self.until_asked.saturating_sub(1);
         if self.until_asked > 0 {
             return Ok(());
         }
-        self.until_asked = STRANGERS_EVERY;
+        self.until_asked = THREAD_LIST_SCANS;
         let instance = &self.shared.instance;
         let followed = instance.added_threads()?;
         let left_out = if self.has_left_out { instance.excluded_threads()? } else { Vec::new() };
@@ -171,7 +179,12 @@ impl CgroupScan {
 
     /// Adds those of the new threads that the kernel does not follow by itself, and those that it
     /// excludes because they, or the threads that started them, were elsewhere.
-    fn take_in(&self, new: &[u32], now: &HashSet<u32>, moves: &mut Moves) -> io::Result<()> {
+    fn add_entered_threads(
+        &self,
+        new: &[u32],
+        now: &HashSet<u32>,
+        moves: &mut ThreadMoves,
+    ) -> io::Result<()> {
         let instance = &self.shared.instance;
         let followed: HashSet<u32> = instance.added_threads()?.into_iter().collect();
         let came: HashSet<u32> =
@@ -194,13 +207,13 @@ impl CgroupScan {
 
 /// Returns true if there is such a thread that is not about to end. An ending thread is in no
 /// group's list, and is to be recorded to its last switch.
-fn is_at_work(tid: u32) -> bool {
+fn is_not_exiting(tid: u32) -> bool {
     let stat = read_proc(&format!("/proc/{tid}/stat")).unwrap_or_default();
-    flags_of(&stat).is_some_and(|flags| flags & EXITING == 0)
+    parse_task_flags(&stat).is_some_and(|flags| flags & PF_EXITING == 0)
 }
 
 /// Returns the field `flags` of /proc/PID/stat: the seventh after the name.
-fn flags_of(stat: &str) -> Option<u64> {
+fn parse_task_flags(stat: &str) -> Option<u64> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(6)?.parse().ok()
 }
 
@@ -210,13 +223,13 @@ mod tests {
 
     #[test]
     fn a_thread_is_at_work_until_it_ends() {
-        assert!(is_at_work(std::process::id()));
+        assert!(is_not_exiting(std::process::id()));
         let stat = "7 (a) b) c) Z 1 7 7 0 -1 4227084 0 0";
-        assert_eq!(flags_of(stat).map(|flags| flags & EXITING), Some(EXITING));
-        assert_eq!(flags_of("7 (sh"), None);
+        assert_eq!(parse_task_flags(stat).map(|flags| flags & PF_EXITING), Some(PF_EXITING));
+        assert_eq!(parse_task_flags("7 (sh"), None);
         let mut child = std::process::Command::new("true").spawn().expect("true runs");
         let pid = child.id();
         let _ = child.wait();
-        assert!(!is_at_work(pid));
+        assert!(!is_not_exiting(pid));
     }
 }

@@ -7,9 +7,9 @@ use trackway_kernel::tracefs::convert::Converter;
 use trackway_kernel::tracefs::instance::BufferStats;
 use trackway_sys::clock::monotonic_ns;
 
-use super::packets::{HeldPackets, Output};
-use super::{Counts, Shared};
-use crate::kernel::drain_thread::{DrainSource, Ended};
+use super::packets::{HeldPackets, PacketOutput};
+use super::{Counts, SharedState};
+use crate::kernel::drain_thread::{DrainResult, DrainSource};
 use crate::recording::changes;
 use crate::trace::layout::Trace;
 use crate::trace::progress_file::ProgressFile;
@@ -20,8 +20,8 @@ const LATE_NS_MAX: u64 = 5_000_000;
 /// The thread's.
 #[derive(Debug)]
 pub(super) struct TracefsDrain {
-    pub(super) shared: Arc<Shared>,
-    pub(super) output: Output,
+    pub(super) shared: Arc<SharedState>,
+    pub(super) output: PacketOutput,
     /// Losses at the latest clear, for each of the instance's CPUs.
     forgotten: Vec<BufferStats>,
     /// Room for a page.
@@ -57,14 +57,14 @@ impl DrainSource for TracefsDrain {
             }
             self.forgotten[place] = cpu.stats()?;
         }
-        self.output.forget();
+        self.output.discard_recorded();
         changes::remove_streams(&self.output.trace.channel)
     }
 
     fn close(&mut self) -> io::Result<()> {
         let mut closed = Ok(());
         for place in 0..self.output.streams.len() {
-            closed = closed.and(self.output.close(place));
+            closed = closed.and(self.output.close_stream(place));
         }
         closed
     }
@@ -73,13 +73,13 @@ impl DrainSource for TracefsDrain {
         self.output.drop_largest_packet()
     }
 
-    fn live(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
+    fn trace_and_progress(&mut self) -> (&Trace, &mut Option<ProgressFile>) {
         (&self.output.trace, &mut self.live)
     }
 }
 
 impl TracefsDrain {
-    pub(super) fn new(shared: Arc<Shared>, output: Output) -> Self {
+    pub(super) fn new(shared: Arc<SharedState>, output: PacketOutput) -> Self {
         let cpus = shared.instance.cpus().len();
         Self {
             forgotten: vec![BufferStats::default(); cpus],
@@ -93,7 +93,7 @@ impl TracefsDrain {
     /// Moves buffered events to the trace; returns the time up to which they are complete.
     fn turn(&mut self, is_last: bool) -> io::Result<u64> {
         // Packets that could not be written come before new ones.
-        (0..self.output.streams.len()).try_for_each(|place| self.output.packet(place))?;
+        (0..self.output.streams.len()).try_for_each(|place| self.output.flush_packet(place))?;
         let mut until_ts = monotonic_ns().saturating_sub(LATE_NS_MAX);
         for place in 0..self.output.streams.len() {
             if !self.read(place)? {
@@ -101,10 +101,10 @@ impl TracefsDrain {
             }
         }
         self.output.process_until(if is_last { u64::MAX } else { until_ts })?;
-        self.output.has_all_until(until_ts);
+        self.output.mark_read_until(until_ts);
         for place in 0..self.output.streams.len() {
             self.refresh_stats(place);
-            self.output.packet(place)?;
+            self.output.flush_packet(place)?;
         }
         Ok(until_ts)
     }
@@ -127,7 +127,7 @@ impl TracefsDrain {
                 return Ok(false);
             }
             let Some(bytes) = cpu.read(page)? else { return Ok(true) };
-            output.page(place, bytes, pages)?;
+            output.process_page(place, bytes, pages)?;
         }
         Ok(false)
     }
@@ -143,7 +143,7 @@ impl TracefsDrain {
     /// Writes all that there is: it is stopped.
     pub(super) fn write_all(&mut self) -> io::Result<()> {
         self.turn(true)?;
-        (0..self.output.streams.len()).try_for_each(|place| self.output.close(place))
+        (0..self.output.streams.len()).try_for_each(|place| self.output.close_stream(place))
     }
 
     /// Returns the contents of a flight recorder.
@@ -162,7 +162,7 @@ impl TracefsDrain {
         if read.is_err() {
             // Records that were read until then are held, too.
             let _ = self.output.process_until(u64::MAX);
-            places.clone().for_each(|place| drop(self.output.packet(place)));
+            places.clone().for_each(|place| drop(self.output.flush_packet(place)));
         }
         let contents = |place| CpuContents {
             held: self.output.held_packets(place).clone(),
@@ -173,13 +173,17 @@ impl TracefsDrain {
 
     /// Ends the recording: writes the rest, including a flight recorder's if it is to be kept, and
     /// counts events that cannot be written as lost. Nothing was recorded after `end_ts`.
-    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> Ended<Counts> {
+    pub(super) fn end(&mut self, keeps_flight_recorder: bool, end_ts: u64) -> DrainResult<Counts> {
         self.live = None;
         let places = 0..self.output.streams.len();
         let written = match self.shared.overwrite {
             true if !keeps_flight_recorder => {
                 places.for_each(|place| self.refresh_stats(place));
-                return Ended { counts: Counts::of(&self.output), written: Ok(()), closed: Ok(()) };
+                return DrainResult {
+                    counts: Counts::of(&self.output),
+                    written: Ok(()),
+                    closed: Ok(()),
+                };
             }
             // Held packets are written, or counted as lost, in any case.
             true => {
@@ -201,7 +205,7 @@ impl TracefsDrain {
         if written.is_ok() && closed.is_ok() {
             self.output.extend_streams(end_ts);
         }
-        Ended { counts: Counts::of(&self.output), written, closed }
+        DrainResult { counts: Counts::of(&self.output), written, closed }
     }
 
     /// Returns the numbers so far, even if writing fails now.
@@ -226,7 +230,7 @@ impl TracefsDrain {
 /// Writes a flight recorder's contents, from that time on, to a trace. One stream may find no space
 /// where another one does.
 pub(super) fn write_contents(
-    output: &mut Output,
+    output: &mut PacketOutput,
     contents: &[CpuContents],
     since_ts: u64,
 ) -> io::Result<()> {
@@ -234,7 +238,7 @@ pub(super) fn write_contents(
     for (place, cpu) in contents.iter().enumerate() {
         output.streams[place].stats = cpu.stats;
         let of_cpu = output.write_held(place, &cpu.held, since_ts);
-        written = written.and(of_cpu).and(output.close(place));
+        written = written.and(of_cpu).and(output.close_stream(place));
     }
     written
 }

@@ -27,16 +27,16 @@ use trackway_session::protocol::KernelStatus;
 use trackway_session::{ByteCount, KernelSpec, Tracefiles};
 use trackway_sys::clock::monotonic_ns;
 
-use self::cgroup_members::Follower;
+use self::cgroup_members::CgroupFollower;
 use self::drain::{CpuContents, TracefsDrain};
-use self::packets::Output;
+use self::packets::PacketOutput;
 use self::summary::Counts;
 pub(crate) use self::summary::Summary;
 use crate::command::launch::PreExecHook;
 use crate::common::numbers::Grouped;
 use crate::error::RecordError;
-use crate::kernel::drain_thread::{DrainThread, Ended, unwritten};
-use crate::kernel::error::{failed, io_failure};
+use crate::kernel::drain_thread::{DrainResult, DrainThread, unwritten_events_error};
+use crate::kernel::error::{kernel_error, kernel_io_error};
 use crate::kernel::filters::{AcceptedFilters, KernelFilters};
 use crate::kernel::request::KernelRequest;
 use crate::kernel::{bpf, clock_check, omitted_fields, processes, selection, value_names};
@@ -49,12 +49,12 @@ use crate::trace::metadata;
 /// Smallest buffer of a CPU: some pages.
 const CPU_BYTES_MIN: u64 = 16 << 10;
 /// Most bytes of all buffers, unless specified otherwise.
-const BUFFERS_BYTES: u64 = 256 << 20;
+const DEFAULT_BUFFERS_BYTES_MAX: u64 = 256 << 20;
 
 /// Kernel events, ready to be recorded.
 #[derive(Debug)]
 pub(crate) struct PreparedTracefs {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     converter: Converter,
     filters: KernelFilters<Filter>,
     events: Vec<SelectedEvent>,
@@ -76,7 +76,7 @@ struct SelectedEvent {
 
 /// State that the recorder and its thread share.
 #[derive(Debug)]
-struct Shared {
+struct SharedState {
     instance: Instance,
     cpu_bytes: u64,
     overwrite: bool,
@@ -89,13 +89,13 @@ struct Shared {
 /// Buffers that a thread drains.
 #[derive(Debug)]
 pub(crate) struct TracefsRecording {
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
     converter: Arc<Converter>,
     filters: KernelFilters<Filter>,
     events: Vec<SelectedEvent>,
     thread: DrainThread<TracefsDrain>,
     /// The follower of control groups, if they select the recorded threads.
-    follower: Option<Follower>,
+    follower: Option<CgroupFollower>,
     uuid: [u8; 16],
     realtime_offset_ns: i64,
     begin_ts: u64,
@@ -121,12 +121,15 @@ pub(crate) struct TracefsContents {
 /// # Errors
 ///
 /// If records of tracefs lack one.
-fn contexts(request: &KernelRequest<'_>, instance: &Instance) -> Result<Vec<Context>, RecordError> {
+fn resolve_contexts(
+    request: &KernelRequest<'_>,
+    instance: &Instance,
+) -> Result<Vec<Context>, RecordError> {
     // Packets have the CPU.
     let is_there = |context: &Context| *context != Context::Cpu && instance.common.has(*context);
     let mut contexts = vec![Context::Tid];
     for wanted in request.contexts()? {
-        let context = Context::named(wanted.name).filter(is_there).ok_or_else(|| {
+        let context = Context::find_by_name(wanted.name).filter(is_there).ok_or_else(|| {
             let there: Vec<&str> = Context::ALL
                 .iter()
                 .filter(|(_, context)| is_there(context))
@@ -172,36 +175,37 @@ impl PreparedTracefs {
         let (is_scoped, overwrite) = (!request.is_system_wide(), request.overwrites());
         if is_scoped && !processes::is_first_namespace() {
             let why = "in a pid namespace, what the command does cannot be told from the rest";
-            return Err(failed("cannot record kernel events", why));
+            return Err(kernel_error("cannot record kernel events", why));
         }
         clock_check::refuse_other_clock()?;
-        let chosen = spec.cpus.as_deref().map(crate::window::cpus::chosen).transpose()?;
+        let chosen = spec.cpus.as_deref().map(crate::window::cpus::parse_user_cpus).transpose()?;
         let catalogue = Catalogue::open()?;
-        let events = selection::selected_of_tracefs(&catalogue, &spec.on)?;
-        let cpus = crate::window::cpus::online().len().max(1);
+        let events = selection::select_tracefs_events(&catalogue, &spec.on)?;
+        let cpus = crate::window::cpus::online_cpus().len().max(1);
         let filters = (&spec.filters[..], shared_filters);
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
         let mut filters = KernelFilters::<Filter>::new(filters, &events, as_staged, (cpus, None))?;
         let cpu_bytes = match request.size_bytes() {
-            0 => bpf::CPU_BYTES.min(BUFFERS_BYTES / cpus as u64),
+            0 => bpf::CPU_BYTES.min(DEFAULT_BUFFERS_BYTES_MAX / cpus as u64),
             size_bytes => size_bytes,
         };
         let cpu_bytes = cpu_bytes.max(CPU_BYTES_MIN);
         let instance =
             Instance::new(&InstanceOptions { cpu_bytes, overwrite, is_scoped, cpus: chosen })?;
-        let contexts = contexts(request, &instance)?;
+        let contexts = resolve_contexts(request, &instance)?;
         // An event that lacks a filter's fields is not recorded.
         let (common, payload_max) = (instance.common, bpf::PAYLOAD_BYTES_MAX);
         let mut converter = Converter::with_filters(iter::empty(), common, payload_max, contexts);
         let asked = events.iter().enumerate();
-        let asked = asked.map(|(at, event)| add(&mut converter, event, filters.take(at)));
+        let asked =
+            asked.map(|(at, event)| add_event(&mut converter, event, filters.take_filters(at)));
         let mut events: Vec<SelectedEvent> = asked.collect();
         for known in events.iter_mut().filter(|known| known.can_be) {
             instance.set_event_enabled(&known.name, true)?;
             known.is_on = true;
         }
-        take_in(&instance, &spec.pids)?;
-        let shared = Arc::new(Shared {
+        add_process_threads(&instance, &spec.pids)?;
+        let shared = Arc::new(SharedState {
             instance,
             cpu_bytes,
             overwrite,
@@ -209,7 +213,9 @@ impl PreparedTracefs {
             is_stopped: request.is_stopped,
         });
         let groups = (!spec.cgroups.is_empty()).then_some(&spec.cgroups[..]);
-        let folders = groups.map(|groups| cgroup_members::find(&shared, groups)).transpose()?;
+        let folders = groups
+            .map(|groups| cgroup_members::restrict_to_cgroups(&shared, groups))
+            .transpose()?;
         Ok(Self { shared, converter, filters, events, folders })
     }
 
@@ -224,18 +230,21 @@ impl PreparedTracefs {
     }
 
     /// Returns the sizes that are possible, as text.
-    pub(crate) fn sizes() -> String {
+    pub(crate) fn format_possible_sizes() -> String {
         format!(
             "{} or more; and no more than {} for all CPUs together, if none is asked for",
             ByteCount(CPU_BYTES_MIN),
-            ByteCount(BUFFERS_BYTES)
+            ByteCount(DEFAULT_BUFFERS_BYTES_MAX)
         )
     }
 
     /// Reports the events and fields that will be missing in the trace.
     pub(crate) fn report_missing_data(&self, notices: &Notices) {
         report_missing_data(&self.converter.missing_events, &self.converter.empty_fields, notices);
-        omitted_fields::report(names(&self.converter.omitted_fields), notices);
+        omitted_fields::report_omitted_fields(
+            as_str_pairs(&self.converter.omitted_fields),
+            notices,
+        );
     }
 
     /// Starts writing recorded events to the trace at `root`, on the clock with this offset from
@@ -252,12 +261,13 @@ impl PreparedTracefs {
         let (converter, begin_ts) = (Arc::new(converter), monotonic_ns());
         let cpus = shared.instance.cpus().iter().map(|cpu| cpu.number);
         let of = (begin_ts, shared.overwrite.then_some(shared.cpu_bytes));
-        let output = Output::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
+        let output = PacketOutput::new(trace, Arc::clone(&converter), of, tracefiles, cpus);
         let thread = DrainThread::start(TracefsDrain::new(Arc::clone(&shared), output))?;
         let is_stopped = shared.is_stopped;
-        let follower = folders.map(|folders| Follower::start(&shared, folders)).transpose()?;
+        let follower =
+            folders.map(|folders| CgroupFollower::start(&shared, folders)).transpose()?;
         if !shared.is_of_command && !is_stopped {
-            let error = |error| io_failure("cannot record kernel events", error);
+            let error = |error| kernel_io_error("cannot record kernel events", error);
             shared.instance.set_recording(true).map_err(error)?;
         }
         Ok(TracefsRecording {
@@ -279,7 +289,11 @@ impl PreparedTracefs {
 }
 
 /// Adds an event with its filters; `None`: it lacks their fields, and is not recorded.
-fn add(converter: &mut Converter, event: &Event, filters: Option<Vec<Filter>>) -> SelectedEvent {
+fn add_event(
+    converter: &mut Converter,
+    event: &Event,
+    filters: Option<Vec<Filter>>,
+) -> SelectedEvent {
     let number = filters.and_then(|filters| converter.add(event, filters));
     SelectedEvent {
         name: selection::name_of(event),
@@ -311,7 +325,7 @@ fn report_missing_data(left_out: &[String], empty: &[(String, String)], notices:
 }
 
 /// Adds all threads of these processes to the recording; their children are recorded, too.
-fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
+fn add_process_threads(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
     for &pid in pids {
         let (mut taken, mut known) = (Ok(()), HashSet::new());
         processes::each_thread(pid, |tid| {
@@ -321,7 +335,7 @@ fn take_in(instance: &Instance, pids: &[u32]) -> Result<(), RecordError> {
             }
             is_news
         })?;
-        taken.map_err(|error| io_failure(&format!("cannot record process {pid}"), error))?;
+        taken.map_err(|error| kernel_io_error(&format!("cannot record process {pid}"), error))?;
     }
     Ok(())
 }
@@ -333,34 +347,34 @@ fn make_trace(
     uuid: [u8; 16],
     realtime_offset_ns: i64,
 ) -> Result<Trace, RecordError> {
-    let (contexts, remarks) = (converter.contexts(), remarks(converter));
+    let (contexts, remarks) = (converter.contexts(), env_remarks(converter));
     let mut trace = Trace::create_kernel(root, uuid, realtime_offset_ns, contexts, remarks)?;
     let events = converter.descriptions().iter().zip(converter.meanings());
     for (id, (event, meanings)) in (0..).zip(events) {
-        let meanings = value_names::of_fields(meanings);
-        trace.metadata.declare_meaning(0, id, event, &meanings);
+        let meanings = value_names::meanings_of_fields(meanings);
+        trace.metadata.declare_event_with_meanings(0, id, event, &meanings);
     }
-    let path = || root.path().join(layout::KERNEL).join("metadata");
+    let path = || root.path().join(layout::KERNEL_FOLDER).join("metadata");
     trace.metadata.write().map_err(|error| RecordError::Io("write", path(), error.into()))?;
     Ok(trace)
 }
 
 /// Returns remarks for the trace's `env`: the fields that are always empty.
-fn remarks(converter: &Converter) -> Vec<(&'static str, String)> {
+fn env_remarks(converter: &Converter) -> Vec<(&'static str, String)> {
     let mut remarks = vec![("trackway_kernel_via", "tracefs".to_owned())];
-    remarks.extend(remarks_of_fields(converter));
+    remarks.extend(field_remarks(converter));
     remarks
 }
 
-fn remarks_of_fields(converter: &Converter) -> [(&'static str, String); 2] {
-    let of = |fields| metadata::fields(names(fields));
+fn field_remarks(converter: &Converter) -> [(&'static str, String); 2] {
+    let of = |fields| metadata::format_field_list(as_str_pairs(fields));
     [
         (metadata::EMPTY_FIELDS, of(&converter.empty_fields)),
         (metadata::LEFT_OUT_FIELDS, of(&converter.omitted_fields)),
     ]
 }
 
-fn names(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
+fn as_str_pairs(fields: &[(String, String)]) -> impl Iterator<Item = (&str, &str)> {
     fields.iter().map(|(event, field)| (&**event, &**field))
 }
 
@@ -377,7 +391,7 @@ impl TracefsRecording {
     /// Starts recording again.
     pub(crate) fn start(&mut self) -> Result<(), RecordError> {
         let started = self.shared.instance.set_recording(true);
-        started.map_err(|error| io_failure("cannot record kernel events again", error))?;
+        started.map_err(|error| kernel_io_error("cannot record kernel events again", error))?;
         self.is_stopped = false;
         Ok(())
     }
@@ -388,9 +402,9 @@ impl TracefsRecording {
             return Ok(());
         }
         let stopped = self.shared.instance.set_recording(false);
-        stopped.map_err(|error| io_failure("cannot stop recording kernel events", error))?;
+        stopped.map_err(|error| kernel_io_error("cannot stop recording kernel events", error))?;
         self.is_stopped = true;
-        bpf::wait_for_those_under_way();
+        bpf::wait_for_running_programs();
         self.stopped_ts = monotonic_ns();
         Ok(())
     }
@@ -401,7 +415,7 @@ impl TracefsRecording {
         if self.shared.overwrite {
             return Ok(());
         }
-        self.thread.run(TracefsDrain::write_all)?.map_err(unwritten)
+        self.thread.run(TracefsDrain::write_all)?.map_err(unwritten_events_error)
     }
 
     /// Discards recorded events and counts of losses, stopped in between.
@@ -441,7 +455,7 @@ impl TracefsRecording {
 
     /// Returns the bytes of memory of its buffers.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        self.shared.cpu_bytes.saturating_mul(crate::window::cpus::online().len() as u64)
+        self.shared.cpu_bytes.saturating_mul(crate::window::cpus::online_cpus().len() as u64)
     }
 
     /// Excludes the contents of a flight recorder from the trace: snapshots have them.
@@ -459,7 +473,7 @@ impl TracefsRecording {
         }
         let since_ts = last_ns.map_or(0, |last| monotonic_ns().saturating_sub(last));
         let cpus = self.thread.run(TracefsDrain::begin_snapshot)?;
-        let cpus = cpus.map_err(|error| io_failure("cannot read kernel events", error))?;
+        let cpus = cpus.map_err(|error| kernel_io_error("cannot read kernel events", error))?;
         Ok(Some(TracefsContents { cpus, since_ts }))
     }
 
@@ -471,25 +485,26 @@ impl TracefsRecording {
         folder: &TraceFolder,
     ) -> Result<(u64, u64), RecordError> {
         let trace = make_trace(&self.converter, folder, self.uuid, self.realtime_offset_ns)?;
-        let fail = || RecordError::io("write", folder.path().join(layout::KERNEL));
+        let fail = || RecordError::io("write", folder.path().join(layout::KERNEL_FOLDER));
         let of = (self.begin_ts, None);
         let cpus = self.shared.instance.cpus().iter().map(|cpu| cpu.number);
         let (converter, bounds) = (Arc::clone(&self.converter), Tracefiles::default());
-        let mut output = Output::new(trace, converter, of, bounds, cpus);
+        let mut output = PacketOutput::new(trace, converter, of, bounds, cpus);
         drain::write_contents(&mut output, &contents.cpus, contents.since_ts).map_err(fail())?;
         let counts = Counts::of(&output);
-        let facts = output.trace.facts().map_err(fail())?;
-        completion::mark(&facts, CompletedBy::Record(&counts.as_summary())).map_err(fail())?;
+        let facts = output.trace.facts_folder().map_err(fail())?;
+        completion::mark_complete(&facts, CompletedBy::Record(&counts.as_summary()))
+            .map_err(fail())?;
         Ok((counts.recorded, counts.bytes))
     }
 
     /// Ends the recording, and writes the rest. The instance is removed then.
     pub(crate) fn finish(mut self) -> Summary {
         let stopped = self.stop().map_err(|error| error.to_string());
-        let moves = self.follower.take().map(Follower::finish);
+        let moves = self.follower.take().map(CgroupFollower::finish);
         let keeps = self.keeps_flight_recorder;
         let end_ts = self.stopped_ts;
-        let Ended { counts, written, closed } =
+        let DrainResult { counts, written, closed } =
             self.thread.write_end(move |drainer| drainer.end(keeps, end_ts));
         let tells_all = closed.is_ok();
         let written = stopped.and(written.and(closed).map_err(|error| IoError::text(&error)));
@@ -504,7 +519,7 @@ impl TracefsRecording {
 }
 
 /// Reports what may be missing because control groups were scanned only periodically.
-impl Shared {
+impl SharedState {
     /// Returns a number larger than that of the pages of a CPU's buffer.
     const fn pages_max(&self, page_bytes: usize) -> u64 {
         2 + 2 * self.cpu_bytes / if page_bytes == 0 { 1 } else { page_bytes as u64 }

@@ -13,10 +13,10 @@ use trackway_kernel::tracefs::filter::Filter;
 use trackway_session::FilterSpec;
 
 use super::drain::TracefsDrain;
-use super::{TracefsRecording, add, names, remarks_of_fields, report_missing_data};
+use super::{TracefsRecording, add_event, as_str_pairs, field_remarks, report_missing_data};
 use crate::error::RecordError;
-use crate::kernel::drain_thread::unwritten;
-use crate::kernel::error::failed;
+use crate::kernel::drain_thread::unwritten_events_error;
+use crate::kernel::error::kernel_error;
 use crate::kernel::filters::KernelFilters;
 use crate::kernel::{bpf, omitted_fields, selection, value_names};
 use crate::notices::Notices;
@@ -29,7 +29,7 @@ struct EventFilters {
 }
 
 /// The former filters, to be restored.
-struct FormerFilters {
+struct SavedFilters {
     filters: KernelFilters<Filter>,
     converter: Arc<Converter>,
     can_be: Vec<bool>,
@@ -47,7 +47,7 @@ impl TracefsRecording {
         notices: &Notices,
     ) -> Result<(usize, usize), RecordError> {
         let catalogue = Catalogue::open()?;
-        let events = selection::selected_of_tracefs(&catalogue, patterns)?;
+        let events = selection::select_tracefs_events(&catalogue, patterns)?;
         let is_known = |event: &&Event| {
             let name = selection::name_of(event);
             self.events.iter().any(|known| known.name == name)
@@ -56,17 +56,17 @@ impl TracefsRecording {
         let event_filters =
             filters.map(|filters| self.compile_filters(filters, &new, &catalogue)).transpose()?;
         if !new.is_empty() {
-            self.know(&new, notices)?;
+            self.add_events(&new, notices)?;
         }
         let mut before = None;
         if let Some(event_filters) = event_filters {
-            self.know_unasked(&event_filters.events, notices)?;
+            self.add_unconvertible_events(&event_filters.events, notices)?;
             before = Some(self.replace_filters(event_filters)?);
         }
         if filters.is_some() || !new.is_empty() {
             self.filters.accepted().report(notices);
         }
-        let switched = self.switch_to(&events, meanwhile);
+        let switched = self.enable_only(&events, meanwhile);
         if let (Err(_), Some(before)) = (&switched, before) {
             self.restore_filters(before);
         }
@@ -75,7 +75,7 @@ impl TracefsRecording {
 
     /// Enables these events in the kernel, and no others. Returns the number of added and of
     /// removed events.
-    fn switch_to(
+    fn enable_only(
         &mut self,
         events: &[Event],
         meanwhile: &mut dyn FnMut(),
@@ -118,10 +118,10 @@ impl TracefsRecording {
         let events = catalogue.events(&names).events;
         if events.len() != names.len() {
             let why = "some of those that were recorded are not there any more";
-            return Err(failed("cannot filter the kernel's events", why));
+            return Err(kernel_error("cannot filter the kernel's events", why));
         }
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
-        let cpus = crate::window::cpus::online().len().max(1);
+        let cpus = crate::window::cpus::online_cpus().len().max(1);
         let shared = self.filters.accepted().shared();
         let filters = KernelFilters::new((filters, shared), &events, as_staged, (cpus, None))?;
         Ok(EventFilters { filters, events })
@@ -131,13 +131,13 @@ impl TracefsRecording {
     fn replace_filters(
         &mut self,
         event_filters: EventFilters,
-    ) -> Result<FormerFilters, RecordError> {
+    ) -> Result<SavedFilters, RecordError> {
         let EventFilters { mut filters, events } = event_filters;
         let mut converter = self.converter.without_filters();
         let can_be = self.events.iter().map(|known| known.can_be).collect();
         let known = self.events.iter_mut().take(events.len());
         for (at, known) in known.enumerate() {
-            let of_event = filters.take(at);
+            let of_event = filters.take_filters(at);
             known.can_be = of_event.is_some() && known.number.is_some();
             if let Some(number) = known.number {
                 converter.set_filters(number, of_event);
@@ -146,7 +146,7 @@ impl TracefsRecording {
         let asks = Arc::new(converter);
         let turns = Arc::clone(&asks);
         self.was_filtered |= self.converter.has_filters();
-        let before = FormerFilters {
+        let before = SavedFilters {
             filters: std::mem::replace(&mut self.filters, filters),
             converter: std::mem::replace(&mut self.converter, asks),
             can_be,
@@ -158,7 +158,7 @@ impl TracefsRecording {
         Ok(before)
     }
 
-    fn restore_filters(&mut self, before: FormerFilters) {
+    fn restore_filters(&mut self, before: SavedFilters) {
         (self.filters, self.converter) = (before.filters, before.converter);
         for (known, can_be) in self.events.iter_mut().zip(before.can_be) {
             known.can_be = can_be;
@@ -169,23 +169,27 @@ impl TracefsRecording {
     }
 
     /// Adds more events to the converter, the filters and the metadata before any occurs.
-    fn know(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
+    fn add_events(&mut self, new: &[&Event], notices: &Notices) -> Result<(), RecordError> {
         let known = self.events.len();
         let as_staged = |event: &Event| plan_event(event, bpf::PAYLOAD_BYTES_MAX);
         self.filters.extend(known, new, as_staged)?;
         let mut converter = Converter::clone(&self.converter);
-        let filters = (known..).map(|number| self.filters.take(number)).take(new.len());
+        let filters = (known..).map(|number| self.filters.take_filters(number)).take(new.len());
         let filters: Vec<_> = filters.collect();
-        let added = new.iter().zip(filters).map(|(event, of)| add(&mut converter, event, of));
+        let added = new.iter().zip(filters).map(|(event, of)| add_event(&mut converter, event, of));
         let added: Vec<_> = added.collect();
-        let written = self.declare(converter, notices)?;
+        let written = self.install_converter(converter, notices)?;
         self.events.extend(added);
-        written.map_err(unwritten)
+        written.map_err(unwritten_events_error)
     }
 
     /// Adds those of all events that lacked a former filter's fields, so that their records could
     /// not be converted: no record passes until they have filters.
-    fn know_unasked(&mut self, all: &[Event], notices: &Notices) -> Result<(), RecordError> {
+    fn add_unconvertible_events(
+        &mut self,
+        all: &[Event],
+        notices: &Notices,
+    ) -> Result<(), RecordError> {
         let mut converter = Converter::clone(&self.converter);
         let mut added = Vec::new();
         for (at, (event, known)) in all.iter().zip(&self.events).enumerate() {
@@ -198,16 +202,16 @@ impl TracefsRecording {
         if added.is_empty() {
             return Ok(());
         }
-        let written = self.declare(converter, notices)?;
+        let written = self.install_converter(converter, notices)?;
         for (at, number) in added {
             self.events[at].number = number;
         }
-        written.map_err(unwritten)
+        written.map_err(unwritten_events_error)
     }
 
     /// Installs a converter that knows more events than the previous one, and declares those.
     /// Returns whether that could be written. They are known in any case.
-    fn declare(
+    fn install_converter(
         &mut self,
         converter: Converter,
         notices: &Notices,
@@ -220,8 +224,8 @@ impl TracefsRecording {
             notices,
         );
         let left_out = &converter.omitted_fields[before.omitted_fields.len()..];
-        omitted_fields::report(names(left_out), notices);
-        let remarks = remarks_of_fields(&converter);
+        omitted_fields::report_omitted_fields(as_str_pairs(left_out), notices);
+        let remarks = field_remarks(&converter);
         let first = before.descriptions().len();
         let converter = Arc::new(converter);
         let turns = Arc::clone(&converter);
@@ -230,11 +234,11 @@ impl TracefsRecording {
             let metadata = &mut drainer.output.trace.metadata;
             let events = turns.descriptions().iter().zip(turns.meanings());
             for (id, (event, meanings)) in (0..).zip(events).skip(first) {
-                let meanings = value_names::of_fields(meanings);
-                metadata.declare_meaning(0, id, event, &meanings);
+                let meanings = value_names::meanings_of_fields(meanings);
+                metadata.declare_event_with_meanings(0, id, event, &meanings);
             }
             for (key, fields) in &remarks {
-                metadata.name_fields(key, fields);
+                metadata.replace_field_list(key, fields);
             }
             metadata.write()
         })?;

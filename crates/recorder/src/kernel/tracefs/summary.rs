@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::cgroup_members::Moves;
-use super::packets::{CpuStream, Output};
+use super::cgroup_members::ThreadMoves;
+use super::packets::{CpuStream, PacketOutput};
 use crate::common::numbers::{Counted, Grouped};
 use crate::notices::Notices;
 
@@ -24,7 +24,7 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of(output: &Output) -> Self {
+    pub(super) fn of(output: &PacketOutput) -> Self {
         let sum =
             |of: fn(&CpuStream) -> u64| output.streams.iter().map(of).fold(0, u64::saturating_add);
         Self {
@@ -48,10 +48,10 @@ pub(crate) struct Summary {
     /// Why its trace is not whole, if it is not.
     pub(super) unwritten: Option<String>,
     /// Threads that entered control groups, if those were recorded.
-    pub(super) moves: Option<Moves>,
+    pub(super) moves: Option<ThreadMoves>,
 }
 
-fn report_moves(moves: &Moves, notices: &Notices) {
+fn report_moves(moves: &ThreadMoves, notices: &Notices) {
     let apart_ms = Grouped(moves.apart.as_millis().max(1) as u64);
     notices.report(format_args!(
         "by tracefs control groups are looked at every now and then, {apart_ms} ms apart at most: \

@@ -22,7 +22,7 @@ use crate::trace::stream::{Packet, Stream, StreamId};
 pub(crate) const FUTURE_NS_MAX: u64 = 1_000_000_000;
 /// Most attempts of a snapshot to copy a buffer whose writers overwrite it before any part is
 /// copied.
-const CHASES_MAX: usize = 100;
+const SNAPSHOT_TRIES_MAX: usize = 100;
 /// Smallest record, in bytes.
 pub(crate) const RECORD_BYTES_MIN: u64 = 4;
 
@@ -56,7 +56,7 @@ pub(crate) struct RegionDrain {
     /// The buffer that is written instead of it, in a session of such.
     pub(crate) lockless: Option<Lockless>,
     /// Counts of records from before the latest clear, which its numbers exclude.
-    pub(crate) forgotten: Forgotten,
+    pub(crate) forgotten: ClearedCounts,
     /// Losses that no control line counts, so far: the stream reports them as its own.
     pub(crate) lost_uncounted: u64,
     /// Number of these losses that were committed, and will not be written.
@@ -73,14 +73,14 @@ pub(crate) struct RegionDrain {
     /// The size that would have prevented all losses.
     shortage: Shortage,
     /// Discarded records at the latest clear that no larger region would have kept.
-    forgotten_hopeless: Hopeless,
+    forgotten_hopeless: UnavoidableLosses,
     /// Its position at the latest clear.
     forgotten_position: u64,
 }
 
 /// Records that a larger region would not have kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Hopeless {
+pub(crate) struct UnavoidableLosses {
     /// All of them.
     pub(crate) events: u64,
     /// Number of records of processes that have not mapped all memory of the window.
@@ -89,7 +89,7 @@ pub(crate) struct Hopeless {
 
 /// Counts as they were when a session was cleared.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Forgotten {
+pub(crate) struct ClearedCounts {
     pub(crate) events: u64,
     pub(crate) discarded: u64,
 }
@@ -185,9 +185,9 @@ impl RegionDrain {
             missing: 0,
             owner_seen: 0,
             lockless: None,
-            forgotten: Forgotten {
+            forgotten: ClearedCounts {
                 discarded: region.control.forgotten.load(Ordering::Relaxed),
-                ..Forgotten::default()
+                ..ClearedCounts::default()
             },
             lost_uncounted: 0,
             losses: Losses::default(),
@@ -196,7 +196,7 @@ impl RegionDrain {
             since_ts: 0,
             is_overtaken: false,
             shortage: Shortage::default(),
-            forgotten_hopeless: Hopeless::default(),
+            forgotten_hopeless: UnavoidableLosses::default(),
             forgotten_position: 0,
         }
     }
@@ -216,7 +216,7 @@ impl RegionDrain {
     }
 
     /// Cuts its stream into such files; also recorded for recovery.
-    pub(crate) fn cut(&mut self, tracefiles: Tracefiles) {
+    pub(crate) fn cut_into_files(&mut self, tracefiles: Tracefiles) {
         let control = self.region.0.control;
         control.tracefile_bytes.store(tracefiles.size_bytes, Ordering::Relaxed);
         control.tracefile_count.store(tracefiles.count, Ordering::Relaxed);
@@ -251,18 +251,18 @@ impl RegionDrain {
     }
 
     /// Leaves all records to the next recovery into another trace, if this one cannot be written.
-    pub(crate) fn put_back(&self) {
+    pub(crate) fn leave_to_recovery(&self) {
         if let Some(lockless) = self.lockless.as_ref().filter(|_| self.is_unpublished) {
-            lockless.put_back();
+            lockless.restore_taken();
         }
     }
 
     /// Passes over all that is there, after writers were kept out, as if it had never been, and
     /// lets go of the stream.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn discard_recorded(&mut self) {
         self.poll();
-        self.shortage = Shortage::since(self.lost_for_room());
-        self.forgotten_hopeless = self.hopeless_ever();
+        self.shortage = Shortage::after_losses(self.discarded_for_space_ever());
+        self.forgotten_hopeless = self.unavoidable_losses_ever();
         self.region.0.control.oversized_bytes.store(0, Ordering::Relaxed);
         if !self.given_up {
             // Also in a region of an earlier claimer, in which others' losses are counted.
@@ -277,7 +277,7 @@ impl RegionDrain {
         (self.written, self.overwritten, self.damaged) = (0, 0, 0);
         match self.lockless.take() {
             Some(mut lockless) => {
-                self.drained.position = lockless.pass_all();
+                self.drained.position = lockless.skip_all();
                 self.lockless = Some(lockless);
             }
             None => self.drained.position = snapshot.head,
@@ -357,7 +357,7 @@ impl RegionDrain {
         }
         let region = self.region.0;
         match region.snapshot() {
-            Ok(snapshot) if self.is_possible(&snapshot) => self.snapshot = Some(snapshot),
+            Ok(snapshot) if self.is_plausible(&snapshot) => self.snapshot = Some(snapshot),
             Ok(_) | Err(_) => {
                 self.damaged += 1;
                 self.given_up = true;
@@ -365,7 +365,7 @@ impl RegionDrain {
         }
     }
 
-    fn is_possible(&self, snapshot: &Snapshot) -> bool {
+    fn is_plausible(&self, snapshot: &Snapshot) -> bool {
         let ring_bytes = self.region.0.geometry.ring_bytes();
         snapshot.head >= self.drained.position
             && snapshot.head >> 62 == 0
@@ -380,7 +380,7 @@ impl RegionDrain {
         let Some(mut snapshot) = self.snapshot else { return Ok(()) };
         let unread_bytes = snapshot.head.saturating_sub(self.drained.position);
         let mut drained = self.drain_to(&snapshot, with);
-        for _ in 0..CHASES_MAX {
+        for _ in 0..SNAPSHOT_TRIES_MAX {
             if drained.is_err() || !self.is_missed() {
                 break;
             }
@@ -392,7 +392,7 @@ impl RegionDrain {
         let geometry = self.region.0.geometry;
         let size_bytes = geometry.sub_count() << geometry.sub_shift();
         self.shortage.update(BufferUsage {
-            lost: self.lost_for_room(),
+            lost: self.discarded_for_space_ever(),
             size_bytes,
             unread_bytes,
             written: self.written,
@@ -418,7 +418,7 @@ impl RegionDrain {
         }
         // Twice a ring is more than there can be; skipping overwritten ones counts, too.
         for _ in 0..2 * region.geometry.sub_count() + 2 {
-            let found = region.piece(with.memory, &self.drained, snapshot, with.partial);
+            let found = region.next_piece(with.memory, &self.drained, snapshot, with.partial);
             let taken = match found {
                 Ok(None) => return Ok(()),
                 Ok(Some(piece)) => self.write_packet(&piece, with)?,
@@ -485,7 +485,7 @@ impl RegionDrain {
             // It is as if it had been overwritten, but nothing is missed.
             self.is_overtaken = false;
             self.missing += u64::from(region.geometry.index_of(piece.resume) > index);
-            self.resume_behind(piece);
+            self.resume_after(piece);
             return Ok(Ok(()));
         }
         if length > 0 {
@@ -513,7 +513,7 @@ impl RegionDrain {
         let overwritten = piece.events_before.saturating_sub(self.drained.events);
         self.overwritten = self.overwritten.saturating_add(overwritten);
         self.written += events;
-        self.resume_behind(piece);
+        self.resume_after(piece);
         Ok(Ok(()))
     }
 
@@ -529,7 +529,7 @@ impl RegionDrain {
         discarded.saturating_add(besides).saturating_sub(self.forgotten.discarded)
     }
 
-    fn resume_behind(&mut self, piece: &Piece) {
+    fn resume_after(&mut self, piece: &Piece) {
         self.drained.position = piece.resume;
         self.drained.last_ts = piece.end_ts;
         self.drained.events = piece.events;
@@ -569,35 +569,35 @@ impl RegionDrain {
 
     /// Returns the number of records discarded for lack of space, including those before the latest
     /// clear.
-    fn lost_for_room(&self) -> u64 {
+    fn discarded_for_space_ever(&self) -> u64 {
         let discarded = self.region.0.control.discarded.load(Ordering::Relaxed);
-        discarded.saturating_sub(self.hopeless_ever().events)
+        discarded.saturating_sub(self.unavoidable_losses_ever().events)
     }
 
-    fn hopeless_ever(&self) -> Hopeless {
+    fn unavoidable_losses_ever(&self) -> UnavoidableLosses {
         let control = self.region.0.control;
-        Hopeless {
+        UnavoidableLosses {
             events: control.hopeless.load(Ordering::Relaxed),
             unmapped: control.unmapped.load(Ordering::Relaxed),
         }
     }
 
     /// Returns the number of records discarded so far that a larger region would not have kept.
-    pub(crate) fn hopeless(&self) -> Hopeless {
-        let (ever, before) = (self.hopeless_ever(), self.forgotten_hopeless);
-        Hopeless {
+    pub(crate) fn unavoidable_losses(&self) -> UnavoidableLosses {
+        let (ever, before) = (self.unavoidable_losses_ever(), self.forgotten_hopeless);
+        UnavoidableLosses {
             events: ever.events.saturating_sub(before.events),
             unmapped: ever.unmapped.saturating_sub(before.unmapped),
         }
     }
 
     /// Returns the number of records discarded so far for lack of space.
-    pub(crate) fn roomless(&self) -> u64 {
+    pub(crate) fn discarded_for_space(&self) -> u64 {
         if let Some(lockless) = &self.lockless {
             return lockless.lost_full();
         }
         let lost = self.discarded().saturating_sub(self.lost_uncounted);
-        lost.saturating_sub(self.hopeless().events)
+        lost.saturating_sub(self.unavoidable_losses().events)
     }
 
     /// Returns the largest record that no sub-buffer can hold, in bytes; `None`: there was none.
@@ -620,7 +620,7 @@ impl RegionDrain {
     /// Removes the last packet of its stream, which frees space; the caller counts its records as
     /// lost. Returns true if it had one.
     pub(crate) fn drop_last_packet(&mut self) -> bool {
-        let events = self.stream.as_mut().and_then(Stream::cut_last);
+        let events = self.stream.as_mut().and_then(Stream::cut_last_packet);
         self.written = self.written.saturating_sub(events.unwrap_or(0));
         events.is_some()
     }
@@ -635,7 +635,7 @@ impl RegionDrain {
     }
 
     /// Adds an empty packet if records were lost after the last one.
-    pub(crate) fn close(
+    pub(crate) fn close_stream(
         &mut self,
         trace: &Trace,
         begin_ts: u64,

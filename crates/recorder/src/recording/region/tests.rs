@@ -143,12 +143,13 @@ fn what_is_recorded_after_a_stop_is_kept_whatever_was_lost_before_it() {
     ground.drain(&mut work, true);
     // Events of a program that the kernel passed over: they reach no region.
     work.lost_uncounted = 3;
-    work.close(&ground.trace, ground.begin_ts, CloseKind::ForNow).expect("a disk with room");
+    work.close_stream(&ground.trace, ground.begin_ts, CloseKind::ForNow).expect("a disk with room");
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(3), "it is told at once");
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
     assert_eq!((work.written, work.damaged), (2, 0));
-    work.close(&ground.trace, ground.begin_ts, CloseKind::ForGood).expect("a disk with room");
+    work.close_stream(&ground.trace, ground.begin_ts, CloseKind::ForGood)
+        .expect("a disk with room");
     let ends: Vec<_> = ground.packets().iter().map(|packet| packet.0).collect();
     assert!(ends.is_sorted(), "{ends:?}");
 }
@@ -192,7 +193,8 @@ fn what_no_region_counts_is_told_by_the_first_packet_that_ends_later() {
     assert_eq!(ground.packets().last().map(|packet| packet.1), Some(5));
     assert!(ground.record(monotonic_ns()));
     ground.drain(&mut work, true);
-    work.close(&ground.trace, ground.begin_ts, CloseKind::ForGood).expect("a disk with room");
+    work.close_stream(&ground.trace, ground.begin_ts, CloseKind::ForGood)
+        .expect("a disk with room");
     assert_eq!(ground.packets().iter().map(|packet| packet.1).collect::<Vec<_>>(), [0, 0, 5, 8]);
 }
 

@@ -4,7 +4,7 @@ use trackway_session::FilterSpec;
 use trackway_session::protocol::Refusal;
 
 use super::{FailurePolicy, SessionWindows};
-use crate::elf::Reach;
+use crate::elf::ProgramInstrumentation;
 use crate::error::RecordError;
 use crate::filters::check;
 use crate::notices::Notices;
@@ -23,11 +23,16 @@ impl SessionWindows {
             let why = "it records the kernel's events alone, and nothing of programs";
             return Err(RecordError::Refused(Refusal::new(why)));
         }
-        if let Some(own) = self.own() {
-            let hints = check::check(settings, own.handle.window(), &Reach::default(), |_| false)?;
+        if let Some(own) = self.own_recording() {
+            let hints = check::check_channel_filters(
+                settings,
+                own.handle.window(),
+                &ProgramInstrumentation::default(),
+                |_| false,
+            )?;
             hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         }
-        self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+        self.apply_to_each(FailurePolicy::AnyOk, notices, &mut |window| {
             window.recording.add_channel(settings, class)
         })?;
         self.channels.push((settings.clone(), class));
@@ -42,8 +47,8 @@ impl SessionWindows {
         class: u32,
         notices: &Notices,
     ) -> Result<(), RecordError> {
-        let replaced = self.each(FailurePolicy::AnyOk, notices, &mut |window| {
-            window.replace(old, settings, class)
+        let replaced = self.apply_to_each(FailurePolicy::AnyOk, notices, &mut |window| {
+            window.replace_channel(old, settings, class)
         });
         if let Err(error) = replaced {
             // The old one goes on by its own name.
@@ -59,11 +64,11 @@ impl SessionWindows {
     /// Ends a channel.
     pub(crate) fn end_channel(&mut self, class: u32, notices: &Notices) -> Result<(), RecordError> {
         self.channels.retain(|(_, other)| *other != class);
-        self.each(FailurePolicy::AllOk, notices, &mut |window| window.end(class))
+        self.apply_to_each(FailurePolicy::AllOk, notices, &mut |window| window.end_channel(class))
     }
 
     /// Changes a channel in place: in each window, and for those that come.
-    fn change(
+    fn change_channel(
         &mut self,
         class: u32,
         notices: &Notices,
@@ -71,7 +76,7 @@ impl SessionWindows {
         what: &mut dyn FnMut(&mut Recording, u32) -> Result<(), RecordError>,
     ) -> Result<(), RecordError> {
         let is_own = self.is_own();
-        self.each(FailurePolicy::AnyOk, notices, &mut |window| {
+        self.apply_to_each(FailurePolicy::AnyOk, notices, &mut |window| {
             let class = window.class(class);
             // A window that had no space for the channel goes on without.
             match is_own || window.recording.has_channel(class) {
@@ -92,23 +97,30 @@ impl SessionWindows {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.rules);
-        self.change(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
+        self.change_channel(class, notices, &remember, &mut |it, class| it.set_rules(class, rules))
     }
 
     /// Checks filters that a channel does not have yet, as far as events are known: in the
     /// session's own user's window, since other users' programs are not known here.
-    fn check_new(
+    fn check_new_filters(
         &self,
         class: u32,
         filters: &[FilterSpec],
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let channel = self.channels.iter().find(|(_, other)| *other == class);
-        let (Some(own), Some((settings, _))) = (self.own(), channel) else { return Ok(()) };
+        let (Some(own), Some((settings, _))) = (self.own_recording(), channel) else {
+            return Ok(());
+        };
         let is_new = |filter: &&FilterSpec| !settings.filters.contains(filter);
         let new: Vec<FilterSpec> = filters.iter().filter(is_new).cloned().collect();
         let window = own.handle.window();
-        let hints = check::check_some(&new, &settings.rules, window, &Reach::default())?;
+        let hints = check::check_filters(
+            &new,
+            &settings.rules,
+            window,
+            &ProgramInstrumentation::default(),
+        )?;
         hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
         Ok(())
     }
@@ -120,9 +132,11 @@ impl SessionWindows {
         filters: &[FilterSpec],
         notices: &Notices,
     ) -> Result<(), RecordError> {
-        self.check_new(class, filters, notices)?;
+        self.check_new_filters(class, filters, notices)?;
         let remember = |settings: &mut ChannelSettings| settings.filters = filters.to_vec();
-        self.change(class, notices, &remember, &mut |it, class| it.set_filters(class, filters))
+        self.change_channel(class, notices, &remember, &mut |it, class| {
+            it.set_filters(class, filters)
+        })
     }
 
     /// Records these processes in a channel.
@@ -133,7 +147,9 @@ impl SessionWindows {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let remember = |settings: &mut ChannelSettings| rules.clone_into(&mut settings.processes);
-        self.change(class, notices, &remember, &mut |it, class| it.set_processes(class, rules))
+        self.change_channel(class, notices, &remember, &mut |it, class| {
+            it.set_processes(class, rules)
+        })
     }
 
     /// Sets the longest wait for space of programs that allow blocking, in a channel, in ns.
@@ -144,6 +160,8 @@ impl SessionWindows {
         notices: &Notices,
     ) -> Result<(), RecordError> {
         let remember = |settings: &mut ChannelSettings| settings.blocking_ns = time_ns;
-        self.change(class, notices, &remember, &mut |it, class| it.set_blocking(class, time_ns))
+        self.change_channel(class, notices, &remember, &mut |it, class| {
+            it.set_blocking(class, time_ns)
+        })
     }
 }

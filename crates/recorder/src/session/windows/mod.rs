@@ -23,12 +23,12 @@ use trackway_session::FilterSpec;
 use trackway_session::machine::{Reason, Snapshot};
 use trackway_session::protocol::{ChannelStatus, Refusal, SnapshotFacts, UserStatus};
 use trackway_sys::clock::{monotonic_ns, realtime_ns};
-use trackway_sys::wait::Awaited;
+use trackway_sys::wait::PollEntry;
 
-use self::window::{SessionWindow, finish};
+use self::window::{SessionWindow, finish_window};
 use crate::control::RunFolder;
 use crate::control::origin_file::{Origin, OriginFile};
-use crate::elf::Reach;
+use crate::elf::ProgramInstrumentation;
 use crate::error::RecordError;
 use crate::filters::{check, publish};
 use crate::notices::Notices;
@@ -86,7 +86,7 @@ enum FailurePolicy {
 }
 
 /// Returns true if kernel events accept a filter, too.
-pub(crate) type IsTaken<'a> = &'a dyn Fn(&FilterSpec) -> bool;
+pub(crate) type AcceptsFilter<'a> = &'a dyn Fn(&FilterSpec) -> bool;
 
 impl SessionWindows {
     /// Begins a session with these channels; admits writers unless they are paused. Filters that
@@ -94,22 +94,27 @@ impl SessionWindows {
     pub(crate) fn begin(
         scope: Scope,
         (session, root): (SessionSettings, Arc<TraceFolder>),
-        (channels, is_taken): (Vec<(ChannelSettings, u32)>, IsTaken<'_>),
+        (channels, is_taken): (Vec<(ChannelSettings, u32)>, AcceptsFilter<'_>),
         watches_crashes: bool,
         notices: &Notices,
     ) -> Result<Self, RecordError> {
         if scope == Scope::Own {
             let handle = WindowHandle::open_or_make(notices)?;
             for (channel, _) in &channels {
-                let hints = check::check(channel, handle.window(), &Reach::default(), is_taken)?;
+                let hints = check::check_channel_filters(
+                    channel,
+                    handle.window(),
+                    &ProgramInstrumentation::default(),
+                    is_taken,
+                )?;
                 hints.iter().for_each(|hint| notices.report(format_args!("{hint}")));
             }
             return Self::begin_own(handle, (session, root), channels, watches_crashes);
         }
         let mut windows = Self::without_windows(scope, (session, root), channels, watches_crashes)?;
         let mut failure = None;
-        for (uid, opened) in windows.finder.make(monotonic_ns(), notices) {
-            if let Err(error) = opened.and_then(|handle| windows.add(handle)) {
+        for (uid, opened) in windows.finder.open_initial_windows(monotonic_ns(), notices) {
+            if let Err(error) = opened.and_then(|handle| windows.record_window(handle)) {
                 notices.report(format_args!("user {uid} is not recorded: {error}"));
                 failure.get_or_insert(error);
             }
@@ -133,14 +138,14 @@ impl SessionWindows {
         watches_crashes: bool,
     ) -> Result<Self, RecordError> {
         let mut windows = Self::without_windows(Scope::Own, session, channels, watches_crashes)?;
-        let place = windows.place(WindowFolder::own(), None);
+        let place = windows.trace_location(WindowFolder::own(), None);
         let built = Recording::build_part(handle, &windows.session, &place, &windows.channels)?;
-        windows.enter(built, None);
+        windows.add_recording(built, None);
         Ok(windows)
     }
 
     /// Begins a session that records nothing of programs.
-    pub(crate) fn begin_without(
+    pub(crate) fn begin_without_users(
         session: (SessionSettings, Arc<TraceFolder>),
     ) -> Result<Self, RecordError> {
         Self::without_windows(Scope::NoUser, session, Vec::new(), false)
@@ -176,14 +181,14 @@ impl SessionWindows {
     }
 
     /// Returns the recording in the window of its own user, if it is a session of that user alone.
-    pub(crate) fn own(&self) -> Option<&Recording> {
+    pub(crate) fn own_recording(&self) -> Option<&Recording> {
         self.windows.first().filter(|_| self.is_own()).map(|window| &window.recording)
     }
 
     /// Returns CLOCK_REALTIME − CLOCK_MONOTONIC in the trace of its own user, in ns: other
     /// recordings into that trace use the same clock.
     pub(crate) fn realtime_offset_ns(&self) -> i64 {
-        let own = self.own().and_then(|recording| recording.channels.first());
+        let own = self.own_recording().and_then(|recording| recording.channels.first());
         own.map_or(self.realtime_offset_ns, |channel| {
             channel.session().realtime_offset_ns.load(Ordering::Relaxed).cast_signed()
         })
@@ -199,11 +204,15 @@ impl SessionWindows {
         *self.finder.scope() == Scope::NoUser
     }
 
-    fn place(&self, folder: WindowFolder, realtime_offset_ns: Option<i64>) -> TraceLocation {
+    fn trace_location(
+        &self,
+        folder: WindowFolder,
+        realtime_offset_ns: Option<i64>,
+    ) -> TraceLocation {
         TraceLocation { root: Arc::clone(&self.root), folder, realtime_offset_ns }
     }
 
-    fn enter(&mut self, mut recording: Recording, kept: Option<OriginFile>) {
+    fn add_recording(&mut self, mut recording: Recording, kept: Option<OriginFile>) {
         recording.drops_flight_recorders = true;
         recording.activate();
         let crashes = self.watches_crashes.then(|| CrashWatch::of(recording.handle.uid()));
@@ -220,7 +229,7 @@ impl SessionWindows {
     }
 
     /// Begins to record a window.
-    fn add(&mut self, handle: WindowHandle) -> Result<(), RecordError> {
+    fn record_window(&mut self, handle: WindowHandle) -> Result<(), RecordError> {
         let (uid, file) = (handle.uid(), handle.file());
         let number = self.numbers.get(&uid).copied().unwrap_or_default() + 1;
         let folder = WindowFolder { uid, number };
@@ -229,18 +238,18 @@ impl SessionWindows {
         let kept = OriginFile::new(&self.run, origin)?;
         // Neither its name nor its place is the window's user's business.
         let session = SessionSettings { name: String::new(), token: None, uuid, path: "".into() };
-        let place = self.place(folder, Some(self.realtime_offset_ns));
-        handle.limit_patience();
+        let place = self.trace_location(folder, Some(self.realtime_offset_ns));
+        handle.limit_lock_wait();
         match Recording::build_part(handle, &session, &place, &self.channels) {
             Ok(recording) => {
                 self.numbers.insert(uid, number);
-                self.finder.accept(uid);
-                self.enter(recording, Some(kept));
+                self.finder.note_recorded(uid);
+                self.add_recording(recording, Some(kept));
                 Ok(())
             }
             Err(error) => {
-                kept.forget();
-                self.finder.refuse(uid, file, monotonic_ns());
+                kept.remove();
+                self.finder.note_refused(uid, file, monotonic_ns());
                 Err(error)
             }
         }
@@ -248,22 +257,22 @@ impl SessionWindows {
 
     /// Reports the earlier recordings that were given up for this one.
     pub(crate) fn report_given_up(&self, notices: &Notices) {
-        self.windows
-            .iter()
-            .for_each(|window| crate::window::given_up::report(&window.recording.handle, notices));
+        self.windows.iter().for_each(|window| {
+            crate::window::given_up::report_given_up(&window.recording.handle, notices)
+        });
     }
 
     /// Records windows that have appeared, and ends the recordings in those that were removed.
     pub(crate) fn find_windows(&mut self, notices: &Notices) {
         if self.is_own() {
-            return self.find_own_window(notices);
+            return self.report_removed_own_window(notices);
         }
         let now = monotonic_ns();
         let files: Vec<_> =
             self.windows.iter().map(|window| window.recording.handle.file()).collect();
         for (uid, opened) in self.finder.poll(now, &|file| files.contains(&file)) {
-            let added =
-                opened.and_then(|handle| self.add(handle).map_err(|error| error.to_string()));
+            let added = opened
+                .and_then(|handle| self.record_window(handle).map_err(|error| error.to_string()));
             match added {
                 Ok(()) => notices.report(format_args!("user {uid} is recorded, too")),
                 Err(why) => notices.report(format_args!("user {uid} is not recorded: {why}")),
@@ -272,20 +281,20 @@ impl SessionWindows {
         }
         if now >= self.removed_due_ns {
             self.removed_due_ns = now + REMOVED_PERIOD_NS;
-            self.end_removed(notices);
+            self.end_removed_window(notices);
         }
     }
 
     /// Reports, once, that the window of the session's own user was removed. New programs make
     /// another one, and nothing else would show that they are not recorded.
-    fn find_own_window(&mut self, notices: &Notices) {
+    fn report_removed_own_window(&mut self, notices: &Notices) {
         let now = monotonic_ns();
         let Some(window) = self.windows.first().filter(|_| now >= self.removed_due_ns) else {
             return;
         };
         self.removed_due_ns = now.saturating_add(REMOVED_PERIOD_NS);
         let handle = &window.recording.handle;
-        if handle.is_where_it_was() {
+        if handle.is_current_file() {
             return;
         }
         self.removed_due_ns = u64::MAX;
@@ -299,7 +308,7 @@ impl SessionWindows {
 
     /// Ends the recording in a window that was removed and whose processes have ended, if there is
     /// one: no process finds it any more.
-    fn end_removed(&mut self, notices: &Notices) {
+    fn end_removed_window(&mut self, notices: &Notices) {
         let is_removed = |place: &usize| {
             let file = self.windows[*place].recording.handle.allocator.file();
             file.status().is_ok_and(|status| status.links == 0)
@@ -314,7 +323,7 @@ impl SessionWindows {
         }
         let window = self.windows.remove(place);
         let uid = window.uid();
-        let (summary, error) = finish(window, &|| false);
+        let (summary, error) = finish_window(window, &|| false);
         self.ended.add_window(summary);
         if let Some(error) = error {
             notices.report(format_args!("user {uid}: {error}"));
@@ -323,7 +332,7 @@ impl SessionWindows {
     }
 
     /// Applies a change in each window; drops windows that are lost by it.
-    fn each(
+    fn apply_to_each(
         &mut self,
         policy: FailurePolicy,
         notices: &Notices,
@@ -336,7 +345,7 @@ impl SessionWindows {
         let (mut done, mut failure, mut lost) = (0, None, Vec::new());
         for place in 0..self.windows.len() {
             let window = &mut self.windows[place];
-            window.recording.handle.limit_patience();
+            window.recording.handle.limit_lock_wait();
             match what(window) {
                 Ok(()) => done += 1,
                 Err(error @ RecordError::Lost(_)) => lost.push((place, error)),
@@ -350,7 +359,7 @@ impl SessionWindows {
             }
             self.keep_alive();
         }
-        self.let_go(lost, notices);
+        self.drop_windows(lost, notices);
         match failure {
             Some(error) if policy == FailurePolicy::AllOk || done == 0 => Err(error),
             _ => Ok(()),
@@ -358,13 +367,13 @@ impl SessionWindows {
     }
 
     /// Drops windows that cannot go on, by their indices in order.
-    fn let_go(&mut self, lost: Vec<(usize, RecordError)>, notices: &Notices) {
+    fn drop_windows(&mut self, lost: Vec<(usize, RecordError)>, notices: &Notices) {
         for (place, error) in lost.into_iter().rev() {
             let window = self.windows.remove(place);
             let uid = window.uid();
             notices.report(format_args!("user {uid} is not recorded any more: {error}"));
             self.ended.add_window(window.recording.summary());
-            self.finder.refuse(uid, window.recording.handle.file(), monotonic_ns());
+            self.finder.note_refused(uid, window.recording.handle.file(), monotonic_ns());
         }
     }
 
@@ -381,20 +390,23 @@ impl SessionWindows {
     /// Keeps writers out.
     pub(crate) fn stop(&mut self, notices: &Notices) -> Result<(), RecordError> {
         self.set_paused(true);
-        self.each(FailurePolicy::AllOk, notices, &mut |window| window.recording.stop())
+        self.apply_to_each(FailurePolicy::AllOk, notices, &mut |window| window.recording.stop())
     }
 
     /// Returns the events that are known in all of its windows.
-    pub(crate) fn known(&self) -> Vec<EventDescription> {
-        let of_window =
-            |window: &SessionWindow| publish::known(window.recording.handle.window(), "*");
+    pub(crate) fn known_events(&self) -> Vec<EventDescription> {
+        let of_window = |window: &SessionWindow| {
+            publish::registered_events(window.recording.handle.window(), "*")
+        };
         self.windows.iter().flat_map(of_window).collect()
     }
 
     /// Discards the recorded events.
     pub(crate) fn clear(&mut self, record: bool, notices: &Notices) -> Result<(), RecordError> {
         self.ended.forget_counts();
-        self.each(FailurePolicy::AllOk, notices, &mut |window| window.recording.clear(record))
+        self.apply_to_each(FailurePolicy::AllOk, notices, &mut |window| {
+            window.recording.clear(record)
+        })
     }
 
     /// Writes the contents of flight recorders to the folder that `prepare` makes, which the caller
@@ -428,21 +440,20 @@ impl SessionWindows {
         let prepared_folder = prepare()?;
         let mut facts =
             SnapshotFacts { folder: prepared_folder.path.clone(), ..SnapshotFacts::default() };
-        self.each(
-            FailurePolicy::AnyOk,
-            notices,
-            &mut |window| match window.recording.snapshot_into(&prepared_folder, since_ts, reason) {
-                Ok(more) => {
-                    facts.events += more.events;
-                    facts.bytes += more.bytes;
-                    Ok(())
-                }
-                Err(error) => {
-                    facts.missing.push(format!("user {} is not in it: {error}", window.uid()));
-                    Err(error)
-                }
-            },
-        )?;
+        self.apply_to_each(FailurePolicy::AnyOk, notices, &mut |window| match window
+            .recording
+            .snapshot_into(&prepared_folder, since_ts, reason)
+        {
+            Ok(more) => {
+                facts.events += more.events;
+                facts.bytes += more.bytes;
+                Ok(())
+            }
+            Err(error) => {
+                facts.missing.push(format!("user {} is not in it: {error}", window.uid()));
+                Err(error)
+            }
+        })?;
         Ok((facts, prepared_folder))
     }
 
@@ -458,7 +469,7 @@ impl SessionWindows {
         while !self.windows.is_empty() {
             let window = self.windows.remove(0);
             let uid = window.uid();
-            let (summary, error) = finish(window, interrupted);
+            let (summary, error) = finish_window(window, interrupted);
             sum.add_window(summary);
             match error {
                 None => {}
@@ -488,7 +499,7 @@ impl SessionWindows {
             let own = self.windows.first_mut().ok_or(RecordError::Lost("it has ended"))?;
             return own.recording.tick(notices);
         }
-        let period_ns = self.finder.patience_ns().unwrap_or(IDLE_PERIOD_NS).max(PERIOD_MIN_NS);
+        let period_ns = self.finder.poll_timeout_ns().unwrap_or(IDLE_PERIOD_NS).max(PERIOD_MIN_NS);
         let (mut period_ns, mut lost) = (period_ns, Vec::new());
         for (place, window) in self.windows.iter_mut().enumerate() {
             match window.tick(notices) {
@@ -496,7 +507,7 @@ impl SessionWindows {
                 Err(error) => lost.push((place, error)),
             }
         }
-        self.let_go(lost, notices);
+        self.drop_windows(lost, notices);
         Ok(period_ns)
     }
 
@@ -517,7 +528,7 @@ impl SessionWindows {
 
     /// Returns the triggers for a snapshot since the previous call, as far as another one is due
     /// for their users.
-    pub(crate) fn take_reasons(&mut self) -> SnapshotTriggers {
+    pub(crate) fn take_snapshot_triggers(&mut self) -> SnapshotTriggers {
         for window in &mut self.windows {
             let requests = window.recording.snapshot_requests();
             let is_asked = std::mem::replace(&mut window.snapshot_requests, requests) != requests;
@@ -533,9 +544,9 @@ impl SessionWindows {
     }
 
     /// Returns the descriptors to wait for.
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = Awaited> {
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = PollEntry> {
         let crashes = self.windows.iter().filter_map(|window| window.crashes.as_ref());
-        let names = self.finder.fd().map(Awaited::readable);
+        let names = self.finder.fd().map(PollEntry::readable);
         crashes.flat_map(CrashWatch::awaited).chain(names)
     }
 
@@ -559,14 +570,14 @@ impl SessionWindows {
     }
 
     /// Fills in the status of the channel of class `class`.
-    pub(crate) fn describe(&self, class: u32, status: &mut ChannelStatus) {
+    pub(crate) fn fill_status(&self, class: u32, status: &mut ChannelStatus) {
         for window in &self.windows {
-            window.recording.describe(window.class(class), status);
+            window.recording.fill_status(window.class(class), status);
         }
     }
 
     /// Returns the status of each user; empty for a session of its own user alone.
-    pub(crate) fn users(&self) -> Vec<UserStatus> {
+    pub(crate) fn user_statuses(&self) -> Vec<UserStatus> {
         let mut users: BTreeMap<u32, UserStatus> = BTreeMap::new();
         for window in self.windows.iter().filter(|_| !self.is_own()) {
             let (uid, summary) = (window.uid(), window.recording.summary());

@@ -32,10 +32,10 @@ impl SessionWindow {
     /// Serves it once; returns the time until the next call, in ns. If it cannot be written, which
     /// may pass, it is left alone for a while.
     pub(super) fn tick(&mut self, notices: &Notices) -> Result<u64, RecordError> {
-        if self.stall.rest_ns() > 0 {
+        if self.stall.retry_in_ns() > 0 {
             self.recording.check_window()?;
             self.recording.keep_alive();
-            return Ok(self.stall.rest_ns());
+            return Ok(self.stall.retry_in_ns());
         }
         let (prefix, ticked) = (format!("user {}: ", self.uid()), self.recording.tick(notices));
         let bytes = self.recording.totals().bytes;
@@ -47,8 +47,8 @@ impl SessionWindow {
             Err(error @ RecordError::Lost(_)) => Err(error),
             Err(error) => {
                 self.recording.keep_alive();
-                self.stall.begin(&error, bytes, &prefix, notices);
-                Ok(self.stall.rest_ns())
+                self.stall.note_error(&error, bytes, &prefix, notices);
+                Ok(self.stall.retry_in_ns())
             }
         }
     }
@@ -62,7 +62,7 @@ impl SessionWindow {
         self.stuck.get(&class).copied().unwrap_or(class)
     }
 
-    pub(super) fn replace(
+    pub(super) fn replace_channel(
         &mut self,
         old: u32,
         settings: &ChannelSettings,
@@ -83,7 +83,7 @@ impl SessionWindow {
 
     /// Ends the channel of class `class`, or the one that goes on in its place in this window,
     /// unless a later class that could not replace it still uses its buffers.
-    pub(super) fn end(&mut self, class: u32) -> Result<(), RecordError> {
+    pub(super) fn end_channel(&mut self, class: u32) -> Result<(), RecordError> {
         let own = self.stuck.remove(&class).unwrap_or(class);
         if self.stuck.values().any(|kept| *kept == own) || !self.recording.has_channel(own) {
             return Ok(());
@@ -94,17 +94,17 @@ impl SessionWindow {
 
 /// Ends a session in one window; returns its results. If that fails, the rest is left to `trackway
 /// recover`.
-pub(super) fn finish(
+pub(super) fn finish_window(
     window: SessionWindow,
     interrupted: &dyn Fn() -> bool,
 ) -> (Summary, Option<RecordError>) {
     let SessionWindow { recording, kept, .. } = window;
-    recording.handle.limit_patience();
+    recording.handle.limit_lock_wait();
     let before = recording.summary();
     match recording.finish(interrupted) {
         Ok(summary) => {
             if let Some(kept) = kept {
-                kept.forget();
+                kept.remove();
             }
             (summary, None)
         }

@@ -36,7 +36,7 @@ const AUTOMATIC_PERIOD_NS: u64 = 1_000_000_000;
 
 /// A channel that is to be, and the class of its streams.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Planned {
+pub struct PlannedChannel {
     /// Number of its stream class: never used before in this session.
     pub class: u32,
     /// The specification.
@@ -50,14 +50,14 @@ pub enum Effect {
     /// is nothing.
     Begin {
         /// One at least.
-        channels: Vec<Planned>,
+        channels: Vec<PlannedChannel>,
         /// True if writers are let in.
         record: bool,
     },
     /// Make one more. Not done: there is nothing of it.
     Add {
         /// It.
-        channel: Planned,
+        channel: PlannedChannel,
         /// True if writers are let in.
         record: bool,
     },
@@ -67,7 +67,7 @@ pub enum Effect {
         /// The class of the one that ends.
         old: u32,
         /// The new one.
-        channel: Planned,
+        channel: PlannedChannel,
         /// True if writers are let in.
         record: bool,
     },
@@ -234,7 +234,7 @@ struct Job {
     client: Option<Client>,
     steps: VecDeque<Step>,
     /// The change of state once all is done.
-    then: Then,
+    then: StateChange,
     /// The effects that undo the steps that are done, the last one last.
     undo: Vec<Effect>,
     warnings: Vec<String>,
@@ -253,7 +253,7 @@ struct Step {
 }
 
 #[derive(Debug)]
-enum Then {
+enum StateChange {
     Nothing,
     Recording(bool),
     Channels(Vec<(ChannelSpec, u32)>),
@@ -266,11 +266,13 @@ impl Machine {
     /// A session that begins as `spec` says: first of all, [`CREATOR`] gets the outcome.
     pub fn new(spec: SessionSpec) -> Self {
         let channels: Vec<(ChannelSpec, u32)> = spec.channels.iter().cloned().zip(0..).collect();
-        let planned =
-            |(spec, class): &(ChannelSpec, u32)| Planned { class: *class, spec: spec.clone() };
+        let planned = |(spec, class): &(ChannelSpec, u32)| PlannedChannel {
+            class: *class,
+            spec: spec.clone(),
+        };
         let begin =
             Effect::Begin { channels: channels.iter().map(planned).collect(), record: spec.start };
-        let mut job = Job::new(Some(CREATOR), Then::Nothing);
+        let mut job = Job::new(Some(CREATOR), StateChange::Nothing);
         job.steps.push_back(Step::new(begin));
         Self {
             is_recording: spec.start,
@@ -318,12 +320,12 @@ impl Machine {
     }
 
     /// Notes that a program requested a snapshot, at `now_ns` of any clock that only goes forward.
-    pub fn program_asks_for_snapshot(&mut self, now_ns: u64) {
+    pub fn note_snapshot_request(&mut self, now_ns: u64) {
         self.request_automatic_snapshot(Reason::Program, now_ns);
     }
 
     /// A traced process died of a signal.
-    pub fn process_crashed(&mut self, pid: u32, signal: i32, now_ns: u64) {
+    pub fn note_crash(&mut self, pid: u32, signal: i32, now_ns: u64) {
         if self.spec.snapshot_on_crash {
             self.request_automatic_snapshot(Reason::Crash { pid, signal }, now_ns);
         }
@@ -357,7 +359,7 @@ impl Machine {
             job.steps.clear();
             job.undo.clear();
             job.answer = Some(Answer::Refused(why.clone()));
-            job.then = Then::Nothing;
+            job.then = StateChange::Nothing;
         }
     }
 
@@ -412,14 +414,14 @@ impl Machine {
                 job.steps = undo.map(Step::optional).collect();
                 let refusal = match job.then {
                     // A request to end it ends it: the rest is left for recovery.
-                    Then::Over => refusal,
+                    StateChange::Over => refusal,
                     // Writers are out, and what they wrote is not where the answer would have it. A
                     // refusal that knows more has a hint of its own.
-                    Then::Recording(false) if refusal.hint.is_none() => refusal
+                    StateChange::Recording(false) if refusal.hint.is_none() => refusal
                         .with_hint("it is stopped; stop it again once its trace can be written"),
-                    Then::Recording(false) => refusal,
+                    StateChange::Recording(false) => refusal,
                     _ => {
-                        job.then = Then::Nothing;
+                        job.then = StateChange::Nothing;
                         refusal
                     }
                 };
@@ -432,7 +434,7 @@ impl Machine {
         let (client, planned) = match ask {
             QueuedRequest::Client(client, request) => (Some(client), self.plan(client, *request)),
             QueuedRequest::Automatic(reason) => {
-                let planned = self.check_there();
+                let planned = self.check_not_ended();
                 (None, planned.and_then(|()| self.plan_snapshot(None, None, reason)))
             }
         };
@@ -440,25 +442,25 @@ impl Machine {
             Ok(job) => Job { client, ..job },
             Err(refusal) => {
                 let answer = Some(Answer::Refused(refusal));
-                Job { answer, ..Job::new(client, Then::Nothing) }
+                Job { answer, ..Job::new(client, StateChange::Nothing) }
             }
         });
     }
 
     /// Plans a request: steps, and the change of state after them.
     fn plan(&mut self, client: Client, request: Request) -> Result<Job, Refusal> {
-        self.check_there()?;
+        self.check_not_ended()?;
         match request {
             Request::Status => Ok(Job::of_answer(Effect::ReportStatus(client))),
             Request::Follow => Ok(Job::of_answer(Effect::Follow(client))),
             Request::Spec => {
                 let answer = Answer::Spec(Box::new(self.spec.clone()));
-                Ok(Job { answer: Some(answer), ..Job::new(None, Then::Nothing) })
+                Ok(Job { answer: Some(answer), ..Job::new(None, StateChange::Nothing) })
             }
             Request::Start => Ok(self.plan_recording(true)),
             Request::Stop => Ok(self.plan_recording(false)),
-            Request::Clear => Ok(Job::of_one(Effect::Clear, Then::Nothing)),
-            Request::Destroy => Ok(Job::of_one(Effect::Finish, Then::Over)),
+            Request::Clear => Ok(Job::of_one(Effect::Clear, StateChange::Nothing)),
+            Request::Destroy => Ok(Job::of_one(Effect::Finish, StateChange::Over)),
             Request::Snapshot { output, last_ns } => {
                 self.plan_snapshot(output, last_ns, Reason::Requested)
             }
@@ -470,7 +472,7 @@ impl Machine {
             }
             Request::EventsOff { channel, patterns } => {
                 let bytes = patterns.iter().map(|pattern| pattern.len() + 1).sum();
-                check_bytes(bytes)?;
+                check_patterns_size(bytes)?;
                 self.check_excluded(channel.as_deref(), &patterns)?;
                 self.plan_events(channel.as_deref(), bytes, |spec| spec.switch_off(&patterns))
             }
@@ -489,14 +491,14 @@ impl Machine {
             Request::KernelOff { patterns } => {
                 let spec = self.spec.kernel.as_ref();
                 match spec.and_then(|spec| spec.not_excluded(&patterns)) {
-                    Some(pattern) => Err(self.nothing_excludes(pattern, " --kernel")),
+                    Some(pattern) => Err(self.missing_exclusion_refusal(pattern, " --kernel")),
                     None => self.plan_kernel(|spec| spec.switch_off(&patterns)),
                 }
             }
         }
     }
 
-    fn check_there(&self) -> Result<(), Refusal> {
+    fn check_not_ended(&self) -> Result<(), Refusal> {
         let ended = || Refusal::new(format!("session '{}' has ended", self.spec.name));
         (self.phase == Phase::Begun).then_some(()).ok_or_else(ended)
     }
@@ -505,10 +507,10 @@ impl Machine {
         // One that could not write everything does so when it is stopped again.
         if self.is_recording == record && (record || !self.is_unwritten) {
             let state = if record { "records already" } else { "is stopped already" };
-            return Job::new(None, Then::Nothing).with_warning(format!("it {state}"));
+            return Job::new(None, StateChange::Nothing).with_warning(format!("it {state}"));
         }
         let effect = if record { Effect::Start } else { Effect::Stop };
-        Job::of_one(effect, Then::Recording(record))
+        Job::of_one(effect, StateChange::Recording(record))
     }
 
     fn plan_snapshot(
@@ -525,7 +527,7 @@ impl Machine {
             ));
         }
         let output = output.map_or(Output::Numbered(self.numbered + 1), Output::Folder);
-        let then = Then::Snapshot { is_numbered: matches!(output, Output::Numbered(_)) };
+        let then = StateChange::Snapshot { is_numbered: matches!(output, Output::Numbered(_)) };
         let snapshot = Snapshot { output, last_ns, reason };
         Ok(Job::of_one(Effect::Snapshot(snapshot), then))
     }
@@ -534,15 +536,15 @@ impl Machine {
         let mut spec = self.spec.clone();
         spec.channels.push(channel.clone());
         spec.check().map_err(|error| Refusal::new(error.to_string()))?;
-        let planned = Planned { class: self.take_class(), spec: channel.clone() };
+        let planned = PlannedChannel { class: self.take_class(), spec: channel.clone() };
         let mut channels = self.channels_by_class();
         channels.push((channel, planned.class));
         let effect = Effect::Add { channel: planned, record: self.is_recording };
-        Ok(Job::of_one(effect, Then::Channels(channels)))
+        Ok(Job::of_one(effect, StateChange::Channels(channels)))
     }
 
     fn plan_removal(&self, name: &str) -> Result<Job, Refusal> {
-        let (place, class) = self.find(Some(name))?;
+        let (place, class) = self.find_channel(Some(name))?;
         if self.classes.len() == 1 {
             let why = format!("'{name}' is the only channel of session '{}'", self.spec.name);
             return Err(Refusal::new(why).with_hint("trackway session destroy ends the session"));
@@ -550,16 +552,18 @@ impl Machine {
         let mut channels = self.channels_by_class();
         channels.remove(place);
         let step = Step::optional(Effect::End { class });
-        Ok(Job { steps: [step].into(), ..Job::new(None, Then::Channels(channels)) })
+        Ok(Job { steps: [step].into(), ..Job::new(None, StateChange::Channels(channels)) })
     }
 
     fn plan_change(&mut self, name: &str, change: ChannelChange) -> Result<Job, Refusal> {
-        let (place, class) = self.find(Some(name))?;
+        let (place, class) = self.find_channel(Some(name))?;
         let before = &self.spec.channels[place];
-        let spec = change.of(before);
+        let spec = change.apply_to(before);
         spec.check().map_err(|error| Refusal::new(error.to_string()))?;
         if spec == *before {
-            return Ok(Job::new(None, Then::Nothing).with_warning("nothing has changed".into()));
+            return Ok(
+                Job::new(None, StateChange::Nothing).with_warning("nothing has changed".into())
+            );
         }
         let mut channels = self.channels_by_class();
         let mut steps = VecDeque::new();
@@ -580,12 +584,12 @@ impl Machine {
             channels[place] = (spec, class);
         } else {
             let record = self.is_recording;
-            let channel = Planned { class: self.take_class(), spec: spec.clone() };
+            let channel = PlannedChannel { class: self.take_class(), spec: spec.clone() };
             channels[place] = (spec, channel.class);
             steps.push_back(Step::new(Effect::Replace { old: class, channel, record }));
             steps.push_back(Step::optional(Effect::End { class }));
         }
-        Ok(Job { steps, ..Job::new(None, Then::Channels(channels)) })
+        Ok(Job { steps, ..Job::new(None, StateChange::Channels(channels)) })
     }
 
     fn plan_more_events(
@@ -635,21 +639,21 @@ impl Machine {
         bytes: usize,
         change: impl FnOnce(&mut ChannelSpec) -> bool,
     ) -> Result<Job, Refusal> {
-        let (place, class) = self.find(channel)?;
-        check_bytes(bytes)?;
+        let (place, class) = self.find_channel(channel)?;
+        check_patterns_size(bytes)?;
         let mut channels = self.channels_by_class();
         let spec = &mut channels[place].0;
         let before = &self.spec.channels[place];
         let was_all = spec.on.is_none();
         if !change(spec) {
             let why = if was_all { "all events are on" } else { "nothing has changed" };
-            return Ok(Job::new(None, Then::Nothing).with_warning(why.into()));
+            return Ok(Job::new(None, StateChange::Nothing).with_warning(why.into()));
         }
         let refused = |error: OptionError| Refusal::new(error.to_string());
         spec.check_filters().map_err(refused)?;
         let rules = [before.rules_text().map_err(refused)?, spec.rules_text().map_err(refused)?];
-        let steps = steps_of(class, rules, [&before.filters, &spec.filters]);
-        Ok(Job { steps, ..Job::new(None, Then::Channels(channels)) })
+        let steps = filter_change_steps(class, rules, [&before.filters, &spec.filters]);
+        Ok(Job { steps, ..Job::new(None, StateChange::Channels(channels)) })
     }
 
     fn plan_kernel(&self, change: impl FnOnce(&mut KernelSpec)) -> Result<Job, Refusal> {
@@ -658,27 +662,29 @@ impl Machine {
             Refusal::new(format!("session '{session}' records no events of the kernel"))
                 .with_hint("trackway session create NAME --kernel LIST makes one that does")
         })?;
-        let before = before.split();
+        let before = before.split_lists();
         let mut spec = before.clone();
         change(&mut spec);
         if spec == before {
-            return Ok(Job::new(None, Then::Nothing).with_warning("nothing has changed".into()));
+            return Ok(
+                Job::new(None, StateChange::Nothing).with_warning("nothing has changed".into())
+            );
         }
         spec.check().map_err(|error| Refusal::new(error.to_string()))?;
         let spec = Box::new(spec);
-        Ok(Job::of_one(Effect::SetKernel(spec.clone()), Then::Kernel(spec)))
+        Ok(Job::of_one(Effect::SetKernel(spec.clone()), StateChange::Kernel(spec)))
     }
 
     /// Checks that the exclusions that are to be taken back are there.
     fn check_excluded(&self, channel: Option<&str>, patterns: &[String]) -> Result<(), Refusal> {
-        let (place, _) = self.find(channel)?;
+        let (place, _) = self.find_channel(channel)?;
         let Some(pattern) = self.spec.channels[place].not_excluded(patterns) else {
             return Ok(());
         };
-        Err(self.nothing_excludes(pattern, ""))
+        Err(self.missing_exclusion_refusal(pattern, ""))
     }
 
-    fn nothing_excludes(&self, pattern: &str, option: &str) -> Refusal {
+    fn missing_exclusion_refusal(&self, pattern: &str, option: &str) -> Refusal {
         let (name, session) = (pattern.trim_start_matches('!'), &self.spec.name);
         Refusal::new(format!("nothing excludes '{name}': there is no rule '{pattern}'")).with_hint(
             format!(
@@ -689,10 +695,10 @@ impl Machine {
     }
 
     /// Why there is no channel of this name, where there are `names`.
-    fn no_channel(&self, name: &str, names: &str) -> Refusal {
+    fn missing_channel_refusal(&self, name: &str, names: &str) -> Refusal {
         let session = &self.spec.name;
         let refusal = Refusal::new(format!("session '{session}' has no channel '{name}'"));
-        let is_kernels = self.spec.is_kernels_alone();
+        let is_kernels = self.spec.is_kernel_only();
         if is_kernels || (name == "kernel" && self.spec.kernel.is_some()) {
             refusal.with_hint(
                 "the kernel's events are in none: event on and off take --kernel for them, and \
@@ -705,7 +711,7 @@ impl Machine {
     }
 
     /// The channel of this name, or the only one: its place, and its class.
-    fn find(&self, name: Option<&str>) -> Result<(usize, u32), Refusal> {
+    fn find_channel(&self, name: Option<&str>) -> Result<(usize, u32), Refusal> {
         let names = || {
             let names: Vec<&str> =
                 self.spec.channels.iter().map(|channel| channel.name.as_str()).collect();
@@ -714,10 +720,10 @@ impl Machine {
         let place = match name {
             Some(name) => {
                 let place = self.spec.channels.iter().position(|channel| channel.name == name);
-                place.ok_or_else(|| self.no_channel(name, &names()))?
+                place.ok_or_else(|| self.missing_channel_refusal(name, &names()))?
             }
             None if self.classes.len() == 1 => 0,
-            None if self.spec.is_kernels_alone() => {
+            None if self.spec.is_kernel_only() => {
                 let session = &self.spec.name;
                 let why = format!("session '{session}' records the kernel's events alone");
                 return Err(Refusal::new(why).with_hint("event on and off take --kernel there"));
@@ -744,21 +750,21 @@ impl Machine {
     /// Applies the changes of a completed job; returns the answer for its client.
     fn end_job(&mut self, job: Job) -> Option<Effect> {
         match job.then {
-            Then::Nothing => {}
+            StateChange::Nothing => {}
             // It may have been lost since.
-            Then::Recording(record) => {
+            StateChange::Recording(record) => {
                 self.is_recording = record && self.phase == Phase::Begun;
                 self.is_unwritten = !record && matches!(job.answer, Some(Answer::Refused(_)));
             }
-            Then::Channels(channels) => {
+            StateChange::Channels(channels) => {
                 (self.spec.channels, self.classes) = channels.into_iter().unzip();
             }
-            Then::Kernel(spec) => self.spec.kernel = Some(*spec),
-            Then::Snapshot { is_numbered } => {
+            StateChange::Kernel(spec) => self.spec.kernel = Some(*spec),
+            StateChange::Snapshot { is_numbered } => {
                 self.snapshots += 1;
                 self.numbered += u32::from(is_numbered);
             }
-            Then::Over => {
+            StateChange::Over => {
                 self.phase = Phase::Over;
                 self.is_recording = false;
             }
@@ -778,7 +784,7 @@ impl Machine {
 
 /// From rules and filters that are in force to others: meanwhile filters of before and of then are
 /// both, so that no event passes which neither lets pass.
-fn steps_of(
+fn filter_change_steps(
     class: u32,
     [rules_before, rules]: [String; 2],
     [before, then]: [&[FilterSpec]; 2],
@@ -802,7 +808,7 @@ fn steps_of(
 
 /// Checks the total size of a request's patterns. Each pattern is compared with all others, which
 /// could take minutes for the largest requests. The limit is that of a channel.
-fn check_bytes(bytes: usize) -> Result<(), Refusal> {
+fn check_patterns_size(bytes: usize) -> Result<(), Refusal> {
     let refused = || Refusal::new(OptionError::TooManyPatterns.to_string());
     (bytes <= RULES_BYTES_MAX + 1).then_some(()).ok_or_else(refused)
 }
@@ -857,7 +863,7 @@ impl AutomaticSnapshots {
 }
 
 impl Job {
-    fn new(client: Option<Client>, then: Then) -> Self {
+    fn new(client: Option<Client>, then: StateChange) -> Self {
         Self {
             client,
             steps: VecDeque::new(),
@@ -871,10 +877,10 @@ impl Job {
 
     /// One whose only step is an answer.
     fn of_answer(effect: Effect) -> Self {
-        Self { is_answered: true, ..Self::of_one(effect, Then::Nothing) }
+        Self { is_answered: true, ..Self::of_one(effect, StateChange::Nothing) }
     }
 
-    fn of_one(effect: Effect, then: Then) -> Self {
+    fn of_one(effect: Effect, then: StateChange) -> Self {
         Self { steps: [Step::new(effect)].into(), ..Self::new(None, then) }
     }
 

@@ -4,7 +4,7 @@ use super::*;
 use crate::{Mode, RuleSpec};
 
 /// A session that has begun.
-fn begun(spec: SessionSpec) -> Machine {
+fn begin_machine(spec: SessionSpec) -> Machine {
     let mut machine = Machine::new(spec);
     assert!(matches!(machine.next_effect(), Some(Effect::Begin { .. })));
     machine.complete(Outcome::Done);
@@ -14,12 +14,12 @@ fn begun(spec: SessionSpec) -> Machine {
     machine
 }
 
-fn named(name: &str) -> ChannelSpec {
+fn channel_named(name: &str) -> ChannelSpec {
     ChannelSpec { name: name.into(), ..ChannelSpec::default() }
 }
 
 /// Everything that comes of one request, if all effects succeed.
-fn effects(machine: &mut Machine, request: Request) -> Vec<Effect> {
+fn run_request(machine: &mut Machine, request: Request) -> Vec<Effect> {
     machine.submit(1, request);
     let mut effects = Vec::new();
     while let Some(effect) = machine.next_effect() {
@@ -31,7 +31,7 @@ fn effects(machine: &mut Machine, request: Request) -> Vec<Effect> {
     effects
 }
 
-fn refusal(effects: &[Effect]) -> &str {
+fn expect_refusal(effects: &[Effect]) -> &str {
     match effects {
         [Effect::Answer(1, Answer::Refused(refusal))] => &refusal.why,
         other => panic!("not only refused: {other:?}"),
@@ -52,11 +52,11 @@ fn a_session_that_cannot_begin_is_over() {
 
 #[test]
 fn contexts_are_changed_by_a_channel_in_the_place_of_the_old_one() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     let contexts = Some(vec!["vpid".to_owned()]);
     let change = ChannelChange { contexts, ..ChannelChange::default() };
     let request = Request::SetChannel { channel: "channel0".into(), change };
-    let effects = effects(&mut machine, request);
+    let effects = run_request(&mut machine, request);
     let [Effect::Replace { old: 0, channel, record: true }, Effect::End { class: 0 }, _] =
         &effects[..]
     else {
@@ -68,12 +68,12 @@ fn contexts_are_changed_by_a_channel_in_the_place_of_the_old_one() {
 
 #[test]
 fn what_needs_no_buffers_is_changed_in_place() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     let change = ChannelChange { pids: Some(vec![7]), ..ChannelChange::default() };
     let request = Request::SetChannel { channel: "channel0".into(), change };
-    let first = effects(&mut machine, request.clone());
+    let first = run_request(&mut machine, request.clone());
     assert!(matches!(&first[..], [Effect::SetProcesses { class: 0, .. }, _]), "{first:?}");
-    let again = effects(&mut machine, request);
+    let again = run_request(&mut machine, request);
     assert!(matches!(&again[..], [Effect::Answer(1, Answer::Done { warnings })]
         if warnings == &["nothing has changed"]));
 }
@@ -82,16 +82,18 @@ fn what_needs_no_buffers_is_changed_in_place() {
 fn the_kernels_events_are_changed_where_there_are_some() {
     let on = |pattern: &str| Request::KernelOn { patterns: vec![pattern.into()], filter: None };
     let off = |pattern: &str| Request::KernelOff { patterns: vec![pattern.into()] };
-    let mut without = begun(SessionSpec::default());
-    assert!(refusal(&effects(&mut without, on("sched"))).contains("no events of the kernel"));
+    let mut without = begin_machine(SessionSpec::default());
+    assert!(
+        expect_refusal(&run_request(&mut without, on("sched"))).contains("no events of the kernel")
+    );
     let spec = KernelSpec { on: vec!["sched".into()], ..KernelSpec::default() };
-    let mut machine = begun(SessionSpec { kernel: Some(spec), ..SessionSpec::default() });
+    let mut machine = begin_machine(SessionSpec { kernel: Some(spec), ..SessionSpec::default() });
     let now = |machine: &Machine| machine.spec().kernel.clone().map(|kernel| kernel.on);
-    let done = effects(&mut machine, on("irq"));
+    let done = run_request(&mut machine, on("irq"));
     assert!(
         matches!(&done[..], [Effect::SetKernel(spec), Effect::Answer(1, _)] if spec.on.len() == 2)
     );
-    effects(&mut machine, off("sched"));
+    run_request(&mut machine, off("sched"));
     let expected = Some(vec!["irq".to_owned(), "!sched".to_owned()]);
     assert_eq!(now(&machine), expected);
     // What the recorder cannot do has changed nothing.
@@ -100,7 +102,7 @@ fn the_kernels_events_are_changed_where_there_are_some() {
     machine.complete(Outcome::Failed(Refusal::new("there is none")));
     assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Refused(_)))));
     assert_eq!(now(&machine), expected);
-    let again = effects(&mut machine, on("irq"));
+    let again = run_request(&mut machine, on("irq"));
     assert!(
         matches!(&again[..], [Effect::Answer(1, Answer::Done { warnings })] if warnings.len() == 1)
     );
@@ -108,11 +110,11 @@ fn the_kernels_events_are_changed_where_there_are_some() {
 
 #[test]
 fn what_is_refused_changes_nothing() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     let before = machine.spec().clone();
     let requests = [
-        Request::AddChannel { channel: named("channel0") },
-        Request::AddChannel { channel: named("../etc") },
+        Request::AddChannel { channel: channel_named("channel0") },
+        Request::AddChannel { channel: channel_named("../etc") },
         Request::RemoveChannel { channel: "channel0".into() },
         Request::RemoveChannel { channel: "other".into() },
         Request::Snapshot { output: None, last_ns: None },
@@ -122,19 +124,19 @@ fn what_is_refused_changes_nothing() {
         Request::EventsOff { channel: None, patterns: vec!["app".into(), "!db".into()] },
     ];
     for request in requests {
-        let effects = effects(&mut machine, request);
-        assert!(!refusal(&effects).is_empty());
+        let effects = run_request(&mut machine, request);
+        assert!(!expect_refusal(&effects).is_empty());
     }
-    machine.submit(1, Request::AddChannel { channel: named("more") });
+    machine.submit(1, Request::AddChannel { channel: channel_named("more") });
     machine.next_effect();
     machine.complete(Outcome::Failed(Refusal::new("no slot")));
-    assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no slot");
+    assert_eq!(expect_refusal(&[machine.next_effect().expect("an answer")]), "no slot");
     assert_eq!(machine.spec(), &before);
 }
 
 #[test]
 fn a_change_that_is_refused_halfway_is_undone() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     let before = machine.spec().clone();
     let change = ChannelChange {
         pids: Some(vec![7]),
@@ -149,20 +151,20 @@ fn a_change_that_is_refused_halfway_is_undone() {
     machine.complete(Outcome::Failed(Refusal::new("no process 7")));
     assert_eq!(machine.next_effect(), Some(Effect::SetBlocking { class: 0, time: None }));
     machine.complete(Outcome::Done);
-    assert_eq!(refusal(&[machine.next_effect().expect("an answer")]), "no process 7");
+    assert_eq!(expect_refusal(&[machine.next_effect().expect("an answer")]), "no process 7");
     assert_eq!(machine.spec(), &before);
 }
 
 #[test]
 fn which_channel_is_asked_where_there_are_several() {
-    let channels = vec![named("a"), named("b")];
-    let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
+    let channels = vec![channel_named("a"), channel_named("b")];
+    let mut machine = begin_machine(SessionSpec { channels, ..SessionSpec::default() });
     let on = |channel: Option<&str>| Request::EventsOff {
         channel: channel.map(str::to_owned),
         patterns: vec!["app:noise".into()],
     };
-    assert_eq!(refusal(&effects(&mut machine, on(None))), "which channel?");
-    let effects = effects(&mut machine, on(Some("b")));
+    assert_eq!(expect_refusal(&run_request(&mut machine, on(None))), "which channel?");
+    let effects = run_request(&mut machine, on(Some("b")));
     let rules = "*\n!app:noise".to_owned();
     assert_eq!(effects[0], Effect::SetRules { class: 1, rules });
     let excluded = Some(vec![RuleSpec::new("!app:noise")]);
@@ -173,10 +175,11 @@ fn which_channel_is_asked_where_there_are_several() {
 fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
     let mut channel = ChannelSpec::default();
     channel.switch_off(&["*".into()]);
-    let mut machine = begun(SessionSpec { channels: vec![channel], ..SessionSpec::default() });
+    let mut machine =
+        begin_machine(SessionSpec { channels: vec![channel], ..SessionSpec::default() });
     let mut on = |pattern: &str, only: bool| {
         let rules = vec![RuleSpec::new(pattern)];
-        effects(&mut machine, Request::EventsOn { channel: None, rules, only, filter: None })
+        run_request(&mut machine, Request::EventsOn { channel: None, rules, only, filter: None })
     };
     let said = on("!app:noise", false);
     assert!(
@@ -190,13 +193,13 @@ fn an_exclusion_switches_nothing_on_unless_only_it_is_meant() {
 }
 
 /// A flight recorder's session, which has begun.
-fn flight() -> Machine {
+fn begin_flight_recorder() -> Machine {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-    begun(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
+    begin_machine(SessionSpec { channels, snapshot_on_crash: true, ..SessionSpec::default() })
 }
 
 /// Reasons of the snapshots that the machine requests now; all are written, or none.
-fn snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
+fn complete_snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
     let mut reasons = Vec::new();
     while let Some(effect) = machine.next_effect() {
         let Effect::Snapshot(snapshot) = effect else { panic!("{effect:?}") };
@@ -209,72 +212,79 @@ fn snapshots(machine: &mut Machine, is_written: bool) -> Vec<Reason> {
     reasons
 }
 
-fn crash(pid: u32) -> Reason {
+fn crash_reason(pid: u32) -> Reason {
     Reason::Crash { pid, signal: 11 }
 }
 
 #[test]
 fn snapshots_that_nobody_asked_for_do_not_come_by_the_dozen() {
-    let mut machine = flight();
+    let mut machine = begin_flight_recorder();
     let mut made = Vec::new();
     // Programs ask and die every tenth of a second, and then no more.
     for tenth in 0..60 {
         let now = 5 + tenth * AUTOMATIC_PERIOD_NS / 10;
         if tenth < 25 {
-            machine.program_asks_for_snapshot(now);
-            machine.process_crashed(tenth as u32, 11, now);
+            machine.note_snapshot_request(now);
+            machine.note_crash(tenth as u32, 11, now);
         }
         machine.tick(now);
-        made.extend(snapshots(&mut machine, true).into_iter().map(|reason| (tenth, reason)));
+        made.extend(
+            complete_snapshots(&mut machine, true).into_iter().map(|reason| (tenth, reason)),
+        );
     }
     // Who has asked before is in it, too.
-    let expected = [(0, Reason::Program), (0, crash(0)), (10, crash(1)), (20, crash(10))];
+    let expected =
+        [(0, Reason::Program), (0, crash_reason(0)), (10, crash_reason(1)), (20, crash_reason(10))];
     assert_eq!(made[..4], expected);
-    assert_eq!(made[4..], [(30, crash(20))]);
+    assert_eq!(made[4..], [(30, crash_reason(20))]);
 }
 
 #[test]
 fn snapshots_that_come_too_soon_are_made_later() {
-    let mut machine = flight();
-    machine.program_asks_for_snapshot(5);
-    assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
-    machine.program_asks_for_snapshot(6);
+    let mut machine = begin_flight_recorder();
+    machine.note_snapshot_request(5);
+    assert_eq!(complete_snapshots(&mut machine, true), [Reason::Program]);
+    machine.note_snapshot_request(6);
     machine.tick(AUTOMATIC_PERIOD_NS + 4);
-    assert_eq!(snapshots(&mut machine, true), []);
+    assert_eq!(complete_snapshots(&mut machine, true), []);
     machine.tick(AUTOMATIC_PERIOD_NS + 5);
-    assert_eq!(snapshots(&mut machine, true), [Reason::Program]);
+    assert_eq!(complete_snapshots(&mut machine, true), [Reason::Program]);
     machine.tick(AUTOMATIC_PERIOD_NS * 9);
-    assert_eq!(snapshots(&mut machine, true), [], "once");
+    assert_eq!(complete_snapshots(&mut machine, true), [], "once");
 }
 
 #[test]
 fn a_crash_does_not_wait_for_programs_and_is_the_reason() {
-    let mut machine = flight();
-    machine.program_asks_for_snapshot(5);
+    let mut machine = begin_flight_recorder();
+    machine.note_snapshot_request(5);
     // What follows is not kept back by one that was not written.
-    assert_eq!(snapshots(&mut machine, false), [Reason::Program]);
-    machine.process_crashed(7, 11, 6);
-    assert_eq!(snapshots(&mut machine, false), [crash(7)]);
-    machine.program_asks_for_snapshot(7);
-    machine.process_crashed(8, 11, 8);
-    machine.process_crashed(9, 11, 9);
-    machine.program_asks_for_snapshot(AUTOMATIC_PERIOD_NS);
-    assert_eq!(snapshots(&mut machine, true), []);
+    assert_eq!(complete_snapshots(&mut machine, false), [Reason::Program]);
+    machine.note_crash(7, 11, 6);
+    assert_eq!(complete_snapshots(&mut machine, false), [crash_reason(7)]);
+    machine.note_snapshot_request(7);
+    machine.note_crash(8, 11, 8);
+    machine.note_crash(9, 11, 9);
+    machine.note_snapshot_request(AUTOMATIC_PERIOD_NS);
+    assert_eq!(complete_snapshots(&mut machine, true), []);
     machine.tick(AUTOMATIC_PERIOD_NS + 6);
-    assert_eq!(snapshots(&mut machine, true), [crash(8)], "one for all, for the first that died");
+    assert_eq!(
+        complete_snapshots(&mut machine, true),
+        [crash_reason(8)],
+        "one for all, for the first that died"
+    );
     machine.tick(AUTOMATIC_PERIOD_NS * 9);
-    assert_eq!(snapshots(&mut machine, true), []);
+    assert_eq!(complete_snapshots(&mut machine, true), []);
 }
 
 #[test]
 fn what_is_remembered_is_made_before_the_end() {
-    let mut machine = flight();
-    machine.process_crashed(7, 11, 5);
-    assert_eq!(snapshots(&mut machine, true), [crash(7)]);
-    machine.process_crashed(8, 11, 6);
+    let mut machine = begin_flight_recorder();
+    machine.note_crash(7, 11, 5);
+    assert_eq!(complete_snapshots(&mut machine, true), [crash_reason(7)]);
+    machine.note_crash(8, 11, 6);
     machine.submit(1, Request::Destroy);
     let Some(Effect::Snapshot(snapshot)) = machine.next_effect() else { panic!("one") };
-    assert_eq!(snapshot.reason, crash(8));
+    assert_eq!(snapshot.reason, crash_reason(8));
     machine.complete(Outcome::Snapshot(SnapshotFacts::default()));
     assert_eq!(machine.next_effect(), Some(Effect::Finish));
 }
@@ -282,7 +292,7 @@ fn what_is_remembered_is_made_before_the_end() {
 #[test]
 fn only_snapshots_in_the_sessions_folder_have_numbers() {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-    let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
+    let mut machine = begin_machine(SessionSpec { channels, ..SessionSpec::default() });
     let elsewhere = PathBuf::from("elsewhere");
     let mut outputs = Vec::new();
     for (output, is_written) in
@@ -307,7 +317,7 @@ fn the_end_is_the_end_whatever_comes_of_it() {
     for outcome in
         [Outcome::Ended(Box::default()), Outcome::Failed(Refusal::new("the disk is full"))]
     {
-        let mut machine = begun(SessionSpec::default());
+        let mut machine = begin_machine(SessionSpec::default());
         machine.submit(1, Request::Destroy);
         machine.submit(2, Request::Start);
         assert_eq!(machine.next_effect(), Some(Effect::Finish));
@@ -320,7 +330,7 @@ fn the_end_is_the_end_whatever_comes_of_it() {
 
 #[test]
 fn a_stop_that_could_not_write_is_refused_and_tried_again() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     machine.submit(1, Request::Stop);
     assert_eq!(machine.next_effect(), Some(Effect::Stop));
     machine.complete(Outcome::Failed(Refusal::new("the disk is full")));
@@ -333,23 +343,23 @@ fn a_stop_that_could_not_write_is_refused_and_tried_again() {
         let warnings = warnings.iter().map(|&warning| warning.into()).collect();
         Effect::Answer(1, Answer::Done { warnings })
     };
-    assert_eq!(effects(&mut machine, Request::Stop), [Effect::Stop, done(&[])]);
-    assert_eq!(effects(&mut machine, Request::Stop), [done(&["it is stopped already"])]);
-    assert_eq!(effects(&mut machine, Request::Start), [Effect::Start, done(&[])]);
-    assert_eq!(effects(&mut machine, Request::Start), [done(&["it records already"])]);
+    assert_eq!(run_request(&mut machine, Request::Stop), [Effect::Stop, done(&[])]);
+    assert_eq!(run_request(&mut machine, Request::Stop), [done(&["it is stopped already"])]);
+    assert_eq!(run_request(&mut machine, Request::Start), [Effect::Start, done(&[])]);
+    assert_eq!(run_request(&mut machine, Request::Start), [done(&["it records already"])]);
 }
 
 #[test]
 fn nothing_comes_after_the_end() {
     let channels = vec![ChannelSpec { mode: Mode::Overwrite, ..ChannelSpec::default() }];
-    let mut machine = begun(SessionSpec { channels, ..SessionSpec::default() });
+    let mut machine = begin_machine(SessionSpec { channels, ..SessionSpec::default() });
     machine.submit(1, Request::Destroy);
-    machine.program_asks_for_snapshot(5);
+    machine.note_snapshot_request(5);
     assert_eq!(machine.next_effect(), Some(Effect::Finish));
     machine.complete(Outcome::Ended(Box::default()));
     assert!(matches!(machine.next_effect(), Some(Effect::Answer(1, Answer::Ended(_)))));
     assert_eq!(machine.next_effect(), Some(Effect::Exit));
-    machine.program_asks_for_snapshot(AUTOMATIC_PERIOD_NS * 2);
+    machine.note_snapshot_request(AUTOMATIC_PERIOD_NS * 2);
     machine.submit(1, Request::Status);
     machine.abort(&Refusal::new("gone"));
     assert_eq!(machine.next_effect(), None);
@@ -357,7 +367,7 @@ fn nothing_comes_after_the_end() {
 
 #[test]
 fn who_was_answered_is_not_answered_again_when_the_session_is_lost() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     machine.submit(1, Request::Status);
     machine.submit(2, Request::Stop);
     assert_eq!(machine.next_effect(), Some(Effect::ReportStatus(1)));
@@ -368,7 +378,7 @@ fn who_was_answered_is_not_answered_again_when_the_session_is_lost() {
 
 #[test]
 fn what_was_done_before_the_session_was_lost_is_told() {
-    let mut machine = begun(SessionSpec { start: false, ..SessionSpec::default() });
+    let mut machine = begin_machine(SessionSpec { start: false, ..SessionSpec::default() });
     machine.submit(1, Request::Start);
     assert_eq!(machine.next_effect(), Some(Effect::Start));
     machine.complete(Outcome::Done);
@@ -379,7 +389,7 @@ fn what_was_done_before_the_session_was_lost_is_told() {
 }
 
 /// Returns the events that a channel's rules select, each with the filters that it must pass.
-fn passing(rules: &str, filters: &[FilterSpec]) -> Vec<Option<Vec<FilterSpec>>> {
+fn filters_of_selected_events(rules: &str, filters: &[FilterSpec]) -> Vec<Option<Vec<FilterSpec>>> {
     let selects = |rules: &str, (provider, name): (&str, &str)| {
         trackway_schema::Rules::new(rules.as_bytes())
             .may_select(provider.as_bytes(), name.as_bytes())
@@ -397,7 +407,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
     let patterns = ["*", "app", "db:*", "!app:write", "app:read", "!db"];
     let expressions = [None, Some("size > 5"), Some("size > 6"), Some("")];
     let mut random = trackway_testkit::Random::new(7);
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     let (mut rules, mut filters) = ("*".to_owned(), Vec::new());
     let (mut steps_seen, mut refused) = (0, 0);
     for _ in 0..3000 {
@@ -431,7 +441,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
                 Effect::SetFilters { filters: now, .. } => filters = now,
                 other => panic!("{other:?}"),
             }
-            on_the_way.push(passing(&rules, &filters));
+            on_the_way.push(filters_of_selected_events(&rules, &filters));
             machine.complete(Outcome::Done);
         }
         let spec = &machine.spec().channels[0];
@@ -440,7 +450,10 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
             assert_eq!((&rules, &filters), (&before.0, &before.1));
             refused += 1;
         }
-        let ends = [passing(&before.0, &before.1), passing(&rules, &filters)];
+        let ends = [
+            filters_of_selected_events(&before.0, &before.1),
+            filters_of_selected_events(&rules, &filters),
+        ];
         for now in on_the_way {
             steps_seen += 1;
             for (event, now) in now.iter().enumerate() {
@@ -457,7 +470,7 @@ fn nothing_passes_on_the_way_that_passes_neither_before_nor_then() {
 
 #[test]
 fn a_filter_changes_with_its_rule_and_goes_with_it() {
-    let mut machine = begun(SessionSpec::default());
+    let mut machine = begin_machine(SessionSpec::default());
     let on = |filter: Option<&str>, only| Request::EventsOn {
         channel: None,
         rules: vec![RuleSpec::new("app")],
@@ -468,26 +481,28 @@ fn a_filter_changes_with_its_rule_and_goes_with_it() {
         let filters = machine.spec().channels[0].filters.iter();
         filters.map(FilterSpec::to_string).collect::<Vec<_>>()
     };
-    let first = effects(&mut machine, on(Some("size > 5"), false));
+    let first = run_request(&mut machine, on(Some("size > 5"), false));
     let filters = vec![FilterSpec::new("app: size > 5")];
     assert_eq!(first[0], Effect::SetFilters { class: 0, filters });
-    effects(&mut machine, on(None, false));
+    run_request(&mut machine, on(None, false));
     assert_eq!(texts(&machine), ["app: size > 5"], "what is not said stays");
-    effects(&mut machine, on(Some("size > 6"), false));
+    run_request(&mut machine, on(Some("size > 6"), false));
     assert_eq!(texts(&machine), ["app: size > 6"]);
-    let refused = effects(&mut machine, on(Some("size >"), false));
-    assert!(refusal(&refused).starts_with("filter:\nsize >\n"));
+    let refused = run_request(&mut machine, on(Some("size >"), false));
+    assert!(expect_refusal(&refused).starts_with("filter:\nsize >\n"));
     assert_eq!(texts(&machine), ["app: size > 6"]);
-    effects(&mut machine, on(Some(""), false));
+    run_request(&mut machine, on(Some(""), false));
     assert_eq!(texts(&machine), [""; 0]);
-    effects(&mut machine, on(Some("size > 7"), true));
+    run_request(&mut machine, on(Some("size > 7"), true));
     let off = |pattern: &str| Request::EventsOff { channel: None, patterns: vec![pattern.into()] };
-    effects(&mut machine, off("app:read"));
+    run_request(&mut machine, off("app:read"));
     assert_eq!(texts(&machine), ["app: size > 7"], "there are others that it is about");
-    let last = effects(&mut machine, off("app:*"));
+    let last = run_request(&mut machine, off("app:*"));
     assert!(matches!(last[0], Effect::SetRules { .. }), "first nothing passes any more");
     assert!(matches!(last[1], Effect::SetFilters { .. }));
     assert_eq!(texts(&machine), [""; 0]);
     let long = "x".repeat(FILTERS_BYTES_MAX + 1);
-    assert!(refusal(&effects(&mut machine, on(Some(&long), false))).contains("64 filters"));
+    assert!(
+        expect_refusal(&run_request(&mut machine, on(Some(&long), false))).contains("64 filters")
+    );
 }

@@ -28,8 +28,8 @@ use trackway_ring::rseq::{AVAILABLE, Area, Bytes, Gate, commit};
 use trackway_ring::{Geometry, Plan, Refusal, Region, claim::Copy, write_header};
 
 use super::clock::Clock;
-use super::memory::{Found, OurRing, PaperRing, Ring};
-use super::staged::{Did, ID, Staged};
+use super::memory::{FoundRecords, LocklessRing, RegionRing, Ring};
+use super::staged::{ID, RecordOutcome, Staged};
 
 /// A protection: the way in which writers keep apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,15 +85,15 @@ const CLAIMS_MAX: usize = 4 * CLAIM_REGIONS_PER_CPU;
 const GENERATION: u64 = 7;
 
 /// Records a staged event: the function that is measured and stepped through.
-pub(super) type Record = unsafe extern "C" fn(*const (), *mut Staged) -> Did;
+pub(super) type Record = unsafe extern "C" fn(*const (), *mut Staged) -> RecordOutcome;
 
 /// A writer with its buffers.
 pub(super) trait Writer: Sync {
     /// Records a staged event.
-    fn record(&self, staged: &mut Staged) -> Did;
+    fn record(&self, staged: &mut Staged) -> RecordOutcome;
 
     /// Searches its buffers, one by one.
-    fn find(&self, body_bytes: usize) -> Result<Vec<Found>>;
+    fn find(&self, body_bytes: usize) -> Result<Vec<FoundRecords>>;
 }
 
 /// A protection with its buffers.
@@ -134,8 +134,11 @@ impl Contender {
                 Regions::new(Claims, cpus * CLAIM_REGIONS_PER_CPU, scale, clock)?,
             ),
             ProtectionKind::Lockless | ProtectionKind::LocklessUnfenced => {
-                let buffers = rings(cpus, scale)?;
-                Self::of(protection, Paper { buffers, clock, generation: GENERATION.into() })
+                let buffers = make_rings(cpus, scale)?;
+                Self::of(
+                    protection,
+                    LocklessWriter { buffers, clock, generation: GENERATION.into() },
+                )
             }
             ProtectionKind::Mutex => {
                 let locks = (0..cpus).map(|_| Mutex::new()).collect::<Result<Vec<_>>>()?;
@@ -148,7 +151,7 @@ impl Contender {
     }
 
     fn of<W: Writer + 'static>(protection: ProtectionKind, writer: W) -> Self {
-        Self { protection, record: record::<W>, writer: Box::new(writer) }
+        Self { protection, record: record_event::<W>, writer: Box::new(writer) }
     }
 
     /// Returns code and writer, for a loop that records.
@@ -157,7 +160,7 @@ impl Contender {
     }
 
     /// Searches its buffers.
-    pub(super) fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
+    pub(super) fn find(&self, body_bytes: usize) -> Result<Vec<FoundRecords>> {
         self.writer.find(body_bytes)
     }
 }
@@ -167,13 +170,16 @@ impl Contender {
 /// # Safety
 /// `writer` is a `W`, and `staged` the calling thread's.
 #[inline(never)]
-unsafe extern "C" fn record<W: Writer>(writer: *const (), staged: *mut Staged) -> Did {
+unsafe extern "C" fn record_event<W: Writer>(
+    writer: *const (),
+    staged: *mut Staged,
+) -> RecordOutcome {
     // SAFETY: the caller's promise.
     unsafe { (*writer.cast::<W>()).record(&mut *staged) }
 }
 
 /// Returns the reason if a protection cannot be measured here.
-pub(super) fn missing(protection: ProtectionKind) -> Option<&'static str> {
+pub(super) fn protection_absence(protection: ProtectionKind) -> Option<&'static str> {
     let needs_rseq = protection == ProtectionKind::Rseq;
     if needs_rseq && !AVAILABLE {
         Some("there is no restartable sequence for this processor")
@@ -184,13 +190,13 @@ pub(super) fn missing(protection: ProtectionKind) -> Option<&'static str> {
     }
 }
 
-fn rings<R: Ring>(count: usize, scale: Scale) -> Result<Vec<R>> {
+fn make_rings<R: Ring>(count: usize, scale: Scale) -> Result<Vec<R>> {
     (0..count).map(|_| R::new(scale.geometry)).collect()
 }
 
 /// Returns the CPU of the thread: read from memory where the kernel keeps it there.
 #[inline(always)]
-fn cpu() -> usize {
+fn current_cpu() -> usize {
     let pointer = trackway_sys::thread::rseq_area();
     if !pointer.is_null() {
         // SAFETY: the C library registered this thread's area.
@@ -198,7 +204,7 @@ fn cpu() -> usize {
             return cpu as usize;
         }
     }
-    trackway_sys::thread::cpu() as usize
+    trackway_sys::thread::current_cpu() as usize
 }
 
 /// The outcome of one step.
@@ -214,27 +220,27 @@ enum Step {
 /// Writers into regions with the protection `P`.
 struct Regions<P, C> {
     protection: P,
-    rings: Vec<OurRing>,
+    rings: Vec<RegionRing>,
     clock: C,
     generation: AtomicU64,
 }
 
 /// An implementation of a protection.
 trait Protection: Sync + Sized {
-    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did;
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> RecordOutcome;
 }
 
 impl<P: Protection, C: Clock> Regions<P, C> {
     fn new(protection: P, count: usize, scale: Scale, clock: C) -> Result<Self> {
-        let rings = rings(count, scale)?;
+        let rings = make_rings(count, scale)?;
         Ok(Self { protection, rings, clock, generation: GENERATION.into() })
     }
 
     /// Makes one plan and one commit: the record if the open sub-buffer has room, else a switch.
     #[inline(always)]
-    fn step(
+    fn plan_and_commit(
         &self,
-        ring: &OurRing,
+        ring: &RegionRing,
         staged: &mut Staged,
         commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
     ) -> Step {
@@ -253,8 +259,8 @@ impl<P: Protection, C: Clock> Regions<P, C> {
                 let committed = commit(region, &plan, body.wrapping_sub(header_bytes), count);
                 if committed { Step::Recorded } else { Step::Aborted }
             }
-            Err(Refusal::Switch) => switch(ring, now, expected, commit),
-            Err(Refusal::Full | Refusal::NotBacked) => refused(region),
+            Err(Refusal::Switch) => switch_sub_buffer(ring, now, expected, commit),
+            Err(Refusal::Full | Refusal::NotBacked) => count_discard(region),
         }
     }
 
@@ -262,36 +268,36 @@ impl<P: Protection, C: Clock> Regions<P, C> {
     #[inline(always)]
     fn record_exclusively(
         &self,
-        ring: &OurRing,
+        ring: &RegionRing,
         staged: &mut Staged,
         commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
-    ) -> Did {
-        match self.step(ring, staged, &commit) {
-            Step::Recorded => Did::Recorded,
-            Step::Switched => self.after_switch(ring, staged, commit),
-            Step::Aborted | Step::Refused => Did::Lost,
+    ) -> RecordOutcome {
+        match self.plan_and_commit(ring, staged, &commit) {
+            Step::Recorded => RecordOutcome::Recorded,
+            Step::Switched => self.record_after_switch(ring, staged, commit),
+            Step::Aborted | Step::Refused => RecordOutcome::Lost,
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn after_switch(
+    fn record_after_switch(
         &self,
-        ring: &OurRing,
+        ring: &RegionRing,
         staged: &mut Staged,
         commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
-    ) -> Did {
-        match self.step(ring, staged, commit) {
-            Step::Recorded => Did::Switched,
-            Step::Switched | Step::Aborted | Step::Refused => Did::Lost,
+    ) -> RecordOutcome {
+        match self.plan_and_commit(ring, staged, commit) {
+            Step::Recorded => RecordOutcome::Switched,
+            Step::Switched | Step::Aborted | Step::Refused => RecordOutcome::Lost,
         }
     }
 
     /// Records with plain stores.
     #[inline(always)]
-    fn plainly(&self, ring: &OurRing, staged: &mut Staged) -> Did {
+    fn record_plainly(&self, ring: &RegionRing, staged: &mut Staged) -> RecordOutcome {
         if self.generation.load(Ordering::Relaxed) != GENERATION {
-            return Did::Lost;
+            return RecordOutcome::Lost;
         }
         self.record_exclusively(ring, staged, |region, plan, source, bytes| {
             // SAFETY: `step` bounded the plan's place, and the sources have words to spare; the
@@ -305,23 +311,25 @@ impl<P: Protection, C: Clock> Regions<P, C> {
 /// Opens the next sub-buffer.
 #[cold]
 #[inline(never)]
-fn switch(
-    ring: &OurRing,
+fn switch_sub_buffer(
+    ring: &RegionRing,
     now: u64,
     expected: u64,
     commit: impl Fn(Region<'_>, &Plan, *const u8, usize) -> bool,
 ) -> Step {
     let region = ring.region();
-    let Ok((plan, header)) = region.plan_switch(expected, now, 0) else { return refused(region) };
+    let Ok((plan, header)) = region.plan_switch(expected, now, 0) else {
+        return count_discard(region);
+    };
     if !ring.map().holds(plan.at, SUB_HEADER_BYTES + TAILROOM_BYTES) {
-        return refused(region);
+        return count_discard(region);
     }
     let committed = commit(region, &plan, header.as_ptr(), SUB_HEADER_BYTES);
     if committed { Step::Switched } else { Step::Aborted }
 }
 
 #[cold]
-fn refused(region: Region<'_>) -> Step {
+fn count_discard(region: Region<'_>) -> Step {
     region.control.count_discarded(trackway_ring::Discard::Full);
     Step::Refused
 }
@@ -332,7 +340,7 @@ fn refused(region: Region<'_>) -> Step {
 /// As there; no other writer uses the region meanwhile.
 #[inline(always)]
 unsafe fn commit_plainly(
-    ring: &OurRing,
+    ring: &RegionRing,
     region: Region<'_>,
     plan: &Plan,
     source: *const u8,
@@ -349,11 +357,11 @@ unsafe fn commit_plainly(
 
 impl<P: Protection, C: Clock> Writer for Regions<P, C> {
     #[inline(always)]
-    fn record(&self, staged: &mut Staged) -> Did {
+    fn record(&self, staged: &mut Staged) -> RecordOutcome {
         P::record(self, staged)
     }
 
-    fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
+    fn find(&self, body_bytes: usize) -> Result<Vec<FoundRecords>> {
         self.rings.iter().map(|ring| ring.find(body_bytes)).collect()
     }
 }
@@ -363,10 +371,10 @@ struct Nothing;
 
 impl Protection for Nothing {
     #[inline(always)]
-    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> RecordOutcome {
         match regions.rings.get(staged.thread) {
-            Some(ring) => regions.plainly(ring, staged),
-            None => Did::Lost,
+            Some(ring) => regions.record_plainly(ring, staged),
+            None => RecordOutcome::Lost,
         }
     }
 }
@@ -376,16 +384,16 @@ struct Rseq;
 
 impl Protection for Rseq {
     #[inline(always)]
-    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> RecordOutcome {
         let pointer = trackway_sys::thread::rseq_area();
         if pointer.is_null() {
-            return Did::Lost;
+            return RecordOutcome::Lost;
         }
         // SAFETY: the C library registered this thread's area.
         let area = unsafe { Area::new(pointer) };
-        match regions.by_sequence(area, staged) {
-            Step::Recorded => Did::Recorded,
-            first => regions.again(area, staged, first),
+        match regions.try_sequence(area, staged) {
+            Step::Recorded => RecordOutcome::Recorded,
+            first => regions.retry_sequence(area, staged, first),
         }
     }
 }
@@ -393,11 +401,11 @@ impl Protection for Rseq {
 impl<C: Clock> Regions<Rseq, C> {
     /// Makes one attempt.
     #[inline(always)]
-    fn by_sequence(&self, area: Area, staged: &mut Staged) -> Step {
+    fn try_sequence(&self, area: Area, staged: &mut Staged) -> Step {
         let Some(cpu) = area.cpu() else { return Step::Refused };
         let Some(ring) = self.rings.get(cpu as usize) else { return Step::Refused };
         let gate = Gate { generation: self.generation.as_ptr(), expected: GENERATION };
-        self.step(ring, staged, |region, plan, source, count| {
+        self.plan_and_commit(ring, staged, |region, plan, source, count| {
             let target = ring.map().at(plan.at);
             // SAFETY: `step` bounded the plan's place; sources have words to spare.
             unsafe { commit(area, cpu, &gate, region, plan, Bytes { target, source, count }) }
@@ -407,18 +415,18 @@ impl<C: Clock> Regions<Rseq, C> {
     /// Makes further attempts, after one with the result `step`.
     #[cold]
     #[inline(never)]
-    fn again(&self, area: Area, staged: &mut Staged, mut step: Step) -> Did {
-        let mut did = Did::Recorded;
+    fn retry_sequence(&self, area: Area, staged: &mut Staged, mut step: Step) -> RecordOutcome {
+        let mut did = RecordOutcome::Recorded;
         for _ in 0..RESTARTS_MAX {
             match step {
                 Step::Recorded => return did,
-                Step::Switched => did = Did::Switched,
+                Step::Switched => did = RecordOutcome::Switched,
                 Step::Aborted => staged.restarts += 1,
                 Step::Refused => break,
             }
-            step = self.by_sequence(area, staged);
+            step = self.try_sequence(area, staged);
         }
-        Did::Lost
+        RecordOutcome::Lost
     }
 }
 
@@ -427,8 +435,8 @@ struct Claims;
 
 impl Protection for Claims {
     #[inline(always)]
-    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
-        let first = cpu() * CLAIM_REGIONS_PER_CPU;
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> RecordOutcome {
+        let first = current_cpu() * CLAIM_REGIONS_PER_CPU;
         let owner = staged.thread as u64 + 1;
         for attempt in 0..CLAIMS_MAX.min(regions.rings.len()) {
             let Some(ring) = regions.rings.get((first + attempt) % regions.rings.len()) else {
@@ -441,7 +449,7 @@ impl Protection for Claims {
             // ORDERING: after the compare-and-swap. The agent puts a fence in between for machines
             // on which that is none.
             if regions.generation.load(Ordering::SeqCst) != GENERATION {
-                return Did::Lost;
+                return RecordOutcome::Lost;
             }
             return regions.record_exclusively(ring, staged, |_, plan, source, bytes| {
                 // SAFETY: `step` bounded the plan's place, and the sources have words to spare.
@@ -449,7 +457,7 @@ impl Protection for Claims {
                 true
             });
         }
-        Did::Lost
+        RecordOutcome::Lost
     }
 }
 
@@ -458,14 +466,14 @@ struct Mutexes(Vec<Mutex>);
 
 impl Protection for Mutexes {
     #[inline(always)]
-    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
-        let cpu = cpu();
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> RecordOutcome {
+        let cpu = current_cpu();
         let (Some(ring), Some(mutex)) = (regions.rings.get(cpu), regions.protection.0.get(cpu))
         else {
-            return Did::Lost;
+            return RecordOutcome::Lost;
         };
         mutex.lock();
-        let did = regions.plainly(ring, staged);
+        let did = regions.record_plainly(ring, staged);
         mutex.unlock();
         did
     }
@@ -517,8 +525,8 @@ struct Signals;
 
 impl Protection for Signals {
     #[inline(always)]
-    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> Did {
-        let Some(ring) = regions.rings.get(staged.thread) else { return Did::Lost };
+    fn record<C: Clock>(regions: &Regions<Self, C>, staged: &mut Staged) -> RecordOutcome {
+        let Some(ring) = regions.rings.get(staged.thread) else { return RecordOutcome::Lost };
         let mut all = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         let mut before = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: the sets are ours; the first is filled in before it is read.
@@ -526,7 +534,7 @@ impl Protection for Signals {
             libc::sigfillset(all.as_mut_ptr());
             libc::pthread_sigmask(libc::SIG_BLOCK, all.as_ptr(), before.as_mut_ptr());
         }
-        let did = regions.plainly(ring, staged);
+        let did = regions.record_plainly(ring, staged);
         // SAFETY: the call above filled it in.
         unsafe {
             libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut());
@@ -536,22 +544,22 @@ impl Protection for Signals {
 }
 
 /// Writers into the paper's buffers.
-struct Paper<C> {
-    buffers: Vec<PaperRing>,
+struct LocklessWriter<C> {
+    buffers: Vec<LocklessRing>,
     clock: C,
     generation: AtomicU64,
 }
 
-impl<C: Clock> Writer for Paper<C> {
+impl<C: Clock> Writer for LocklessWriter<C> {
     #[inline(always)]
-    fn record(&self, staged: &mut Staged) -> Did {
-        let Some(ring) = self.buffers.get(cpu()) else { return Did::Lost };
+    fn record(&self, staged: &mut Staged) -> RecordOutcome {
+        let Some(ring) = self.buffers.get(current_cpu()) else { return RecordOutcome::Lost };
         let buffer = ring.buffer();
         // The check comes after the compare-and-swap, as with claims.
         let goes_on = || self.generation.load(Ordering::SeqCst) == GENERATION;
         let now = || self.clock.now_in_order();
         let reserved = buffer.reserve(ring.map(), now, goes_on, (ID, staged.body_bytes, 0));
-        let Ok(slot) = reserved else { return Did::Lost };
+        let Ok(slot) = reserved else { return RecordOutcome::Lost };
         let body = staged.body();
         // SAFETY: the header goes into the headroom before the payload; the slot has as many bytes
         // as both, and is ours.
@@ -562,10 +570,14 @@ impl<C: Clock> Writer for Paper<C> {
         }
         buffer.commit(ring.map(), &slot);
         let within = buffer.geometry.within(slot.position);
-        if within == SUB_HEADER_BYTES as u64 { Did::Switched } else { Did::Recorded }
+        if within == SUB_HEADER_BYTES as u64 {
+            RecordOutcome::Switched
+        } else {
+            RecordOutcome::Recorded
+        }
     }
 
-    fn find(&self, body_bytes: usize) -> Result<Vec<Found>> {
+    fn find(&self, body_bytes: usize) -> Result<Vec<FoundRecords>> {
         self.buffers.iter().map(|ring| ring.find(body_bytes)).collect()
     }
 }

@@ -4,20 +4,20 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::order::table_order;
+use super::order::libstdcxx_table_order;
 use super::property::Object;
-use super::{Parsed, Reader};
+use super::{FragmentReader, Parsed};
 use crate::model::types::{Base, Encoding, Mapping, Role};
 use crate::read::error::MetadataProblem;
 use crate::read::metadata::node::{
-    IntegerNode, Named, Node, NodeKind, Reference, Start, TextEndNode,
+    IntegerNode, NamedNode, Node, NodeKind, Reference, ReferenceStart, TextEndNode,
 };
 
 /// Greatest alignment, in bits.
 const ALIGNMENT_MAX: u64 = 4096;
 
 /// Names of origins of field locations, in the order of the resolver's scopes.
-const ORIGINS: [&str; 6] = [
+const LOCATION_ORIGINS: [&str; 6] = [
     "packet-header",
     "packet-context",
     "event-record-header",
@@ -26,7 +26,7 @@ const ORIGINS: [&str; 6] = [
     "event-record-payload",
 ];
 
-impl Reader {
+impl FragmentReader {
     /// A field class, or the name of one.
     pub(crate) fn field_class(&self, value: &Value) -> Parsed<Arc<Node>> {
         if let Value::String(name) = value {
@@ -53,8 +53,12 @@ impl Reader {
                 let integer = IntegerNode { signed: true, ..self.bit_array(object)? };
                 self.integer(object, integer)?
             }
-            "variable-length-unsigned-integer" => self.integer(object, variable(false))?,
-            "variable-length-signed-integer" => self.integer(object, variable(true))?,
+            "variable-length-unsigned-integer" => {
+                self.integer(object, variable_length_integer(false))?
+            }
+            "variable-length-signed-integer" => {
+                self.integer(object, variable_length_integer(true))?
+            }
             "fixed-length-floating-point-number" => self.float(object)?,
             "null-terminated-string" => self.text(object, TextEndNode::Nul)?,
             "static-length-string" => {
@@ -85,9 +89,9 @@ impl Reader {
             },
             "optional" => self.optional(object)?,
             "variant" => self.variant(object)?,
-            _ => return Err(object.wrong("type")),
+            _ => return Err(object.property_error("type")),
         };
-        Node::shared(self.place, kind)
+        Node::new_shared(self.place, kind)
     }
 
     fn alignment(&self, object: Object<'_>, name: &str) -> Parsed<u64> {
@@ -95,7 +99,7 @@ impl Reader {
         if alignment.is_power_of_two() && alignment <= ALIGNMENT_MAX {
             Ok(alignment)
         } else {
-            Err(object.wrong(name))
+            Err(object.property_error(name))
         }
     }
 
@@ -104,14 +108,14 @@ impl Reader {
         let big_endian = match object.text("byte-order")? {
             "big-endian" => true,
             "little-endian" => false,
-            _ => return Err(object.wrong("byte-order")),
+            _ => return Err(object.property_error("byte-order")),
         };
         // The first bit of a little-endian number is its lowest, of a big-endian one its highest.
         let reversed = match object.optional_text("bit-order")? {
             None => false,
             Some("first-to-last") => big_endian,
             Some("last-to-first") => !big_endian,
-            Some(_) => return Err(object.wrong("bit-order")),
+            Some(_) => return Err(object.property_error("bit-order")),
         };
         Ok((big_endian, reversed))
     }
@@ -122,7 +126,7 @@ impl Reader {
             return Err(self.error(MetadataProblem::Unsupported("field of more than 64 bits")));
         }
         if bits == 0 {
-            return Err(object.wrong("length"));
+            return Err(object.property_error("length"));
         }
         let (big_endian, reversed) = self.order(object)?;
         Ok(IntegerNode {
@@ -140,13 +144,13 @@ impl Reader {
             Some(2) => Base::Binary,
             Some(8) => Base::Octal,
             Some(16) => Base::Hexadecimal,
-            Some(_) => return Err(object.wrong("preferred-display-base")),
+            Some(_) => return Err(object.property_error("preferred-display-base")),
         };
         let mut integer = IntegerNode { base, ..integer };
         for role in object.optional_array("roles")?.unwrap_or_default() {
-            let role = role.as_str().ok_or_else(|| object.wrong("roles"))?;
+            let role = role.as_str().ok_or_else(|| object.property_error("roles"))?;
             if integer.signed || !set_role(&mut integer, role) {
-                return Err(object.wrong("roles"));
+                return Err(object.property_error("roles"));
             }
         }
         let labels = self.mappings(object)?;
@@ -162,7 +166,7 @@ impl Reader {
         // One table holds the JSON object, another one what is made of it.
         let tables = (0..2).fold(labels, |labels, _| {
             let names: Vec<&str> = labels.iter().map(|mapping| mapping.label.as_str()).collect();
-            table_order(&names).into_iter().map(|index| labels[index].clone()).collect()
+            libstdcxx_table_order(&names).into_iter().map(|index| labels[index].clone()).collect()
         });
         Ok(Arc::from(tables))
     }
@@ -193,7 +197,7 @@ impl Reader {
         };
         let ranges = value.as_array().filter(|ranges| !ranges.is_empty());
         let ranges = ranges.and_then(|ranges| ranges.iter().map(range).collect());
-        ranges.ok_or_else(|| object.wrong(name))
+        ranges.ok_or_else(|| object.property_error(name))
     }
 
     fn float(&self, object: Object<'_>) -> Parsed<NodeKind> {
@@ -208,7 +212,7 @@ impl Reader {
                     MetadataProblem::Unsupported("floating-point number of more than 128 bits");
                 return Err(self.error(problem));
             }
-            _ => return Err(object.wrong("length")),
+            _ => return Err(object.property_error("length")),
         };
         let (big_endian, reversed) = self.order(object)?;
         let alignment = self.alignment(object, "alignment")?;
@@ -218,12 +222,12 @@ impl Reader {
     fn blob_byte(&self) -> Parsed<Arc<Node>> {
         let (alignment, base) = (8, Base::Hexadecimal);
         let integer = IntegerNode { alignment, base, blob: true, ..IntegerNode::new(8) };
-        Node::shared(self.place, NodeKind::Integer(integer))
+        Node::new_shared(self.place, NodeKind::Integer(integer))
     }
 
     fn character(&self) -> Parsed<Arc<Node>> {
         let integer = IntegerNode { alignment: 8, character: true, ..IntegerNode::new(8) };
-        Node::shared(self.place, NodeKind::Integer(integer))
+        Node::new_shared(self.place, NodeKind::Integer(integer))
     }
 
     fn text(&self, object: Object<'_>, end: TextEndNode) -> Parsed<NodeKind> {
@@ -243,13 +247,13 @@ impl Reader {
             Some("utf-16le") => Encoding::Utf16Le,
             Some("utf-32be") => Encoding::Utf32Be,
             Some("utf-32le") => Encoding::Utf32Le,
-            Some(_) => return Err(object.wrong("encoding")),
+            Some(_) => return Err(object.property_error("encoding")),
         };
         Ok(NodeKind::WideText { encoding, end })
     }
 
     fn structure(&self, object: Object<'_>) -> Parsed<NodeKind> {
-        let mut members: Vec<Named> = Vec::new();
+        let mut members: Vec<NamedNode> = Vec::new();
         let mut names = std::collections::HashSet::new();
         for member in object.optional_array("member-classes")?.unwrap_or_default() {
             let member = Object::new(member, self.place)?;
@@ -259,7 +263,7 @@ impl Reader {
                 return Err(self.error(MetadataProblem::Duplicate("member")));
             }
             let node = self.field_class(member.required("field-class")?)?;
-            members.push(Named { name: format!("_{name}"), node, ranges: None });
+            members.push(NamedNode { name: format!("_{name}"), node, ranges: None });
         }
         let alignment = self.alignment(object, "minimum-alignment")?;
         Ok(NodeKind::Struct { members, alignment })
@@ -272,7 +276,7 @@ impl Reader {
             Some(ranges) => self.ranges(object, name, ranges)?,
             None => vec![(1, u64::MAX)],
         };
-        let option = Named {
+        let option = NamedNode {
             name: String::new(),
             node: self.field_class(object.required("field-class")?)?,
             ranges: Some(ranges),
@@ -290,10 +294,10 @@ impl Reader {
             let ranges = self.ranges(option, name, option.required(name)?)?;
             let node = self.field_class(option.required("field-class")?)?;
             let name = format!("_{}", option.optional_text("name")?.unwrap_or_default());
-            options.push(Named { name, node, ranges: Some(ranges) });
+            options.push(NamedNode { name, node, ranges: Some(ranges) });
         }
         if options.is_empty() {
-            return Err(object.wrong("options"));
+            return Err(object.property_error("options"));
         }
         let tag = Some(self.location(object, "selector-field-location")?);
         Ok(NodeKind::Variant { tag, options: Arc::from(options), optional: false })
@@ -301,12 +305,12 @@ impl Reader {
 
     /// A field location (§5.3.1).
     fn location(&self, object: Object<'_>, name: &str) -> Parsed<Reference> {
-        let location = object.optional_object(name)?.ok_or_else(|| object.wrong(name))?;
+        let location = object.optional_object(name)?.ok_or_else(|| object.property_error(name))?;
         let scope = match location.optional_text("origin")? {
             None => None,
             Some(origin) => {
-                let scope = ORIGINS.iter().position(|known| *known == origin);
-                Some(scope.ok_or_else(|| location.wrong("origin"))?)
+                let scope = LOCATION_ORIGINS.iter().position(|known| *known == origin);
+                Some(scope.ok_or_else(|| location.property_error("origin"))?)
             }
         };
         let (mut path, mut above): (Vec<String>, usize) = (Vec::new(), 0);
@@ -316,19 +320,19 @@ impl Reader {
                 // Back to the structure around: out of the one that was just gone into, if any.
                 Value::Null if path.pop().is_some() => {}
                 Value::Null if scope.is_none() => above += 1,
-                _ => return Err(location.wrong("path")),
+                _ => return Err(location.property_error("path")),
             }
         }
         if path.is_empty() {
-            return Err(location.wrong("path"));
+            return Err(location.property_error("path"));
         }
-        let start = scope.map_or(Start::Enclosing(above), Start::Scope);
+        let start = scope.map_or(ReferenceStart::Enclosing(above), ReferenceStart::Scope);
         Ok(Reference { path, start, place: self.place })
     }
 }
 
 /// An integer of as many bytes as it takes.
-fn variable(signed: bool) -> IntegerNode {
+fn variable_length_integer(signed: bool) -> IntegerNode {
     IntegerNode { signed, variable: true, alignment: 8, ..IntegerNode::new(64) }
 }
 

@@ -21,12 +21,12 @@ use crate::read::error::{MetadataError, MetadataProblem};
 use crate::read::trace::{ClockClass, TraceName};
 
 /// Byte before each fragment (RFC 7464).
-const SEPARATOR: u8 = 0x1e;
+const RECORD_SEPARATOR: u8 = 0x1e;
 /// Namespaces in which babeltrace2 and LTTng put attributes for which CTF 2 has no property; the
 /// first that has the attribute counts.
 const ATTRIBUTE_SPACES: [&str; 2] = ["babeltrace.org,2020", "lttng.org,2009"];
 /// Levels of events by the names that babeltrace2 gives them; their numbers are LTTng's.
-const LEVELS: [&str; 15] = [
+const LOG_LEVEL_NAMES: [&str; 15] = [
     "emergency",
     "alert",
     "critical",
@@ -48,11 +48,11 @@ type Parsed<T> = Result<T, MetadataError>;
 
 /// Returns true if metadata is that of CTF 2.
 pub(crate) fn is_version_2(text: &[u8]) -> bool {
-    text.first() == Some(&SEPARATOR)
+    text.first() == Some(&RECORD_SEPARATOR)
 }
 
 /// Reads the fragments.
-struct Reader {
+struct FragmentReader {
     document: Document,
     aliases: HashMap<String, Arc<Node>>,
     /// Start of the current fragment.
@@ -63,10 +63,10 @@ struct Reader {
 pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
     let text_bytes = text.len();
     let document = Document { is_version_2: true, text_bytes, ..Document::default() };
-    let mut reader = Reader { document, aliases: HashMap::new(), place: (1, 1) };
+    let mut reader = FragmentReader { document, aliases: HashMap::new(), place: (1, 1) };
     let mut line = 1;
     let mut count = 0;
-    for fragment in text.split(|&byte| byte == SEPARATOR) {
+    for fragment in text.split(|&byte| byte == RECORD_SEPARATOR) {
         let blank = fragment.iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         let lines = |bytes: &[u8]| bytes.iter().filter(|&&byte| byte == b'\n').count() as u32;
         let (before, json) = fragment.split_at(blank);
@@ -85,7 +85,7 @@ pub(crate) fn parse(text: &[u8]) -> Parsed<Document> {
     Err(reader.error(MetadataProblem::Missing(missing)))
 }
 
-impl Reader {
+impl FragmentReader {
     fn error(&self, problem: MetadataProblem) -> MetadataError {
         MetadataError::at(self.place, problem)
     }
@@ -96,13 +96,13 @@ impl Reader {
             let at_line = u32::try_from(error.line()).unwrap_or(u32::MAX).max(1);
             let at_column = u32::try_from(error.column()).unwrap_or(u32::MAX).max(1);
             let column = if at_line == 1 { at_column + column - 1 } else { at_column };
-            let problem = MetadataProblem::json(&error);
+            let problem = MetadataProblem::from_json_error(&error);
             MetadataError::at((line.saturating_add(at_line - 1), column), problem)
         })?;
         let object = Object::new(&value, self.place)?;
         let kind = object.text("type")?;
         if is_first != (kind == "preamble") {
-            return Err(object.wrong("type"));
+            return Err(object.property_error("type"));
         }
         object.refuse_extensions()?;
         match kind {
@@ -112,7 +112,7 @@ impl Reader {
             "clock-class" => self.clock(object),
             "data-stream-class" => self.stream(object),
             "event-record-class" => self.event(object),
-            _ => Err(object.wrong("type")),
+            _ => Err(object.property_error("type")),
         }
     }
 
@@ -125,7 +125,7 @@ impl Reader {
             let byte = |value: &Value| value.as_u64().and_then(|byte| u8::try_from(byte).ok());
             let bytes: Option<Vec<u8>> = bytes.iter().map(byte).collect();
             let uuid = bytes.and_then(|bytes| bytes.try_into().ok());
-            self.document.uuid = Some(uuid.ok_or_else(|| object.wrong("uuid"))?);
+            self.document.uuid = Some(uuid.ok_or_else(|| object.property_error("uuid"))?);
         }
         Ok(())
     }
@@ -154,7 +154,7 @@ impl Reader {
                         Some(number) => EnvironmentValue::Number(number),
                         // Beyond what any reader keeps.
                         None if value.is_u64() => continue,
-                        None => return Err(object.wrong("environment")),
+                        None => return Err(object.property_error("environment")),
                     },
                 };
                 self.document.environment.push((name.clone(), value));
@@ -171,7 +171,7 @@ impl Reader {
         clock.description = object.optional_text("description")?.map(str::to_owned);
         clock.frequency = object.unsigned("frequency")?;
         if clock.frequency == 0 {
-            return Err(object.wrong("frequency"));
+            return Err(object.property_error("frequency"));
         }
         clock.precision = object.optional_unsigned("precision")?.unwrap_or(0);
         clock.absolute = object.get("origin").is_some_and(|origin| origin == "unix-epoch");
@@ -209,7 +209,7 @@ impl Reader {
     fn event(&mut self, object: Object<'_>) -> Parsed<()> {
         let stream_id = Some(object.optional_unsigned("data-stream-class-id")?.unwrap_or(0));
         if !self.document.streams.iter().any(|stream| stream.id == stream_id) {
-            return Err(object.wrong("data-stream-class-id"));
+            return Err(object.property_error("data-stream-class-id"));
         }
         let mut event = EventNode {
             id: Some(object.optional_unsigned("id")?.unwrap_or(0)),
@@ -221,10 +221,10 @@ impl Reader {
             ..EventNode::default()
         };
         let attributes = object.get("attributes");
-        let level = attribute(attributes, "log-level");
-        let level = level.and_then(|name| LEVELS.iter().position(|level| *level == name));
+        let level = find_attribute(attributes, "log-level");
+        let level = level.and_then(|name| LOG_LEVEL_NAMES.iter().position(|level| *level == name));
         event.level = level.map(|level| level as i64);
-        event.emf_uri = attribute(attributes, "emf-uri").map(str::to_owned);
+        event.emf_uri = find_attribute(attributes, "emf-uri").map(str::to_owned);
         self.document.events.push(event);
         Ok(())
     }
@@ -236,7 +236,7 @@ impl Reader {
 }
 
 /// A text among user attributes, which may be anything.
-fn attribute<'json>(attributes: Option<&'json Value>, name: &str) -> Option<&'json str> {
+fn find_attribute<'json>(attributes: Option<&'json Value>, name: &str) -> Option<&'json str> {
     let text = |space| attributes?.get(space)?.get(name)?.as_str();
     ATTRIBUTE_SPACES.into_iter().find_map(text)
 }

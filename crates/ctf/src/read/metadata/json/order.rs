@@ -7,23 +7,25 @@
 //! in an empty one, before all others.
 
 /// The numbers of buckets that a growing table goes through. Beyond the last, no trace has labels.
-const BUCKETS: [usize; 12] = [13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043];
+const BUCKET_COUNTS: [usize; 12] =
+    [13, 29, 59, 127, 257, 541, 1109, 2357, 5087, 10273, 20753, 42043];
 /// libstdc++'s seed of `std::hash`.
-const SEED: u64 = 0xc70f_6907;
-const MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
+const HASH_SEED: u64 = 0xc70f_6907;
+const HASH_MULTIPLIER: u64 = 0xc6a4_a793_5bd1_e995;
 /// Position before a table's first element: the start of an empty list.
-const BEGIN: usize = 0;
+const LIST_HEAD: usize = 0;
 
 /// A table: a list of elements, in which those of a bucket stand together.
-struct Table {
+struct HashTable {
     hashes: Vec<u64>,
-    /// The element after each element, counted from 1, and at [`BEGIN`] the first; 0 is the end.
+    /// The element after each element, counted from 1, and at [`LIST_HEAD`] the first; 0 is the
+    /// end.
     next: Vec<usize>,
     /// The element before the first element of each bucket.
     before: Vec<Option<usize>>,
 }
 
-impl Table {
+impl HashTable {
     /// Puts an element in.
     fn insert(&mut self, element: usize) {
         let bucket = self.bucket(element);
@@ -31,13 +33,13 @@ impl Table {
             self.next[element] = std::mem::replace(&mut self.next[before], element);
             return;
         }
-        let first = std::mem::replace(&mut self.next[BEGIN], element);
+        let first = std::mem::replace(&mut self.next[LIST_HEAD], element);
         self.next[element] = first;
         if first != 0 {
             let bucket = self.bucket(first);
             self.before[bucket] = Some(element);
         }
-        self.before[bucket] = Some(BEGIN);
+        self.before[bucket] = Some(LIST_HEAD);
     }
 
     fn bucket(&self, element: usize) -> usize {
@@ -47,13 +49,13 @@ impl Table {
     /// The elements in their order.
     fn elements(&self) -> Vec<usize> {
         let next = |&element: &usize| Some(self.next[element]).filter(|&next| next != 0);
-        std::iter::successors(next(&BEGIN), next).collect()
+        std::iter::successors(next(&LIST_HEAD), next).collect()
     }
 
     /// Gives it so many buckets.
     fn grow(&mut self, buckets: usize) {
         let elements = self.elements();
-        self.next[BEGIN] = 0;
+        self.next[LIST_HEAD] = 0;
         self.before = vec![None; buckets];
         elements.into_iter().for_each(|element| self.insert(element));
     }
@@ -61,11 +63,11 @@ impl Table {
 
 /// In which order a table holds what was put into it in the order of `names`, which are all
 /// different: indexes of `names`.
-pub(crate) fn table_order(names: &[&str]) -> Vec<usize> {
-    let hashes = std::iter::once(0).chain(names.iter().map(|name| hash(name.as_bytes())));
+pub(crate) fn libstdcxx_table_order(names: &[&str]) -> Vec<usize> {
+    let hashes = std::iter::once(0).chain(names.iter().map(|name| murmur_hash(name.as_bytes())));
     let next = vec![0; names.len() + 1];
-    let mut table = Table { hashes: hashes.collect(), next, before: Vec::new() };
-    let mut sizes = BUCKETS.into_iter();
+    let mut table = HashTable { hashes: hashes.collect(), next, before: Vec::new() };
+    let mut sizes = BUCKET_COUNTS.into_iter();
     for element in 1..=names.len() {
         if element > table.before.len()
             && let Some(buckets) = sizes.next()
@@ -77,24 +79,24 @@ pub(crate) fn table_order(names: &[&str]) -> Vec<usize> {
     table.elements().into_iter().map(|element| element - 1).collect()
 }
 
-fn hash(bytes: &[u8]) -> u64 {
+fn murmur_hash(bytes: &[u8]) -> u64 {
     let mix = |value: u64| value ^ value >> 47;
     let (words, rest) = bytes.as_chunks::<8>();
-    let begin = SEED ^ (bytes.len() as u64).wrapping_mul(MULTIPLIER);
+    let begin = HASH_SEED ^ (bytes.len() as u64).wrapping_mul(HASH_MULTIPLIER);
     let mut hash = words.iter().fold(begin, |hash, word| {
-        let word = u64::from_le_bytes(*word).wrapping_mul(MULTIPLIER);
-        (hash ^ mix(word).wrapping_mul(MULTIPLIER)).wrapping_mul(MULTIPLIER)
+        let word = u64::from_le_bytes(*word).wrapping_mul(HASH_MULTIPLIER);
+        (hash ^ mix(word).wrapping_mul(HASH_MULTIPLIER)).wrapping_mul(HASH_MULTIPLIER)
     });
     if !rest.is_empty() {
         let rest = rest.iter().rev().fold(0, |word, &byte| word << 8 | u64::from(byte));
-        hash = (hash ^ rest).wrapping_mul(MULTIPLIER);
+        hash = (hash ^ rest).wrapping_mul(HASH_MULTIPLIER);
     }
-    mix(mix(hash).wrapping_mul(MULTIPLIER))
+    mix(mix(hash).wrapping_mul(HASH_MULTIPLIER))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::table_order;
+    use super::libstdcxx_table_order;
 
     /// The expected order is the output of a C++ program that put the same strings into a
     /// `std::unordered_map` of GCC 12's libstdc++.
@@ -114,7 +116,7 @@ mod tests {
             (60, &[59, 28, 26, 25, 18, 15, 19][..], &[44, 45, 50, 47, 49, 14, 54][..]),
             (70, &[69, 68, 64, 63, 62, 59, 28][..], &[44, 45, 50, 47, 49, 14, 54][..]),
         ] {
-            let order = table_order(&names[..count]);
+            let order = libstdcxx_table_order(&names[..count]);
             let shown = |order: &[usize]| order.iter().map(|&at| at as u8).collect::<Vec<_>>();
             let (begin, end) = (&order[..first.len()], &order[count - last.len()..]);
             assert_eq!((shown(begin), shown(end)), (first.to_vec(), last.to_vec()), "{count}");

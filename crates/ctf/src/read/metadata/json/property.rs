@@ -21,7 +21,7 @@ impl<'json> Object<'json> {
     }
 
     /// The error that a property is not what it must be, or is missing.
-    pub(crate) fn wrong(&self, name: &str) -> MetadataError {
+    pub(crate) fn property_error(&self, name: &str) -> MetadataError {
         MetadataError::at(self.place, MetadataProblem::Property(name.to_owned()))
     }
 
@@ -34,48 +34,48 @@ impl<'json> Object<'json> {
     }
 
     pub(crate) fn required(&self, name: &str) -> Parsed<&'json Value> {
-        self.get(name).ok_or_else(|| self.wrong(name))
+        self.get(name).ok_or_else(|| self.property_error(name))
     }
 
     pub(crate) fn text(&self, name: &str) -> Parsed<&'json str> {
-        self.required(name)?.as_str().ok_or_else(|| self.wrong(name))
+        self.required(name)?.as_str().ok_or_else(|| self.property_error(name))
     }
 
     pub(crate) fn unsigned(&self, name: &str) -> Parsed<u64> {
-        self.required(name)?.as_u64().ok_or_else(|| self.wrong(name))
+        self.required(name)?.as_u64().ok_or_else(|| self.property_error(name))
     }
 
     pub(crate) fn array(&self, name: &str) -> Parsed<&'json [Value]> {
-        self.optional_array(name)?.ok_or_else(|| self.wrong(name))
+        self.optional_array(name)?.ok_or_else(|| self.property_error(name))
     }
 
     pub(crate) fn optional_text(&self, name: &str) -> Parsed<Option<&'json str>> {
-        self.optional(name, Value::as_str)
+        self.optional_as(name, Value::as_str)
     }
 
     pub(crate) fn optional_unsigned(&self, name: &str) -> Parsed<Option<u64>> {
-        self.optional(name, Value::as_u64)
+        self.optional_as(name, Value::as_u64)
     }
 
     pub(crate) fn optional_signed(&self, name: &str) -> Parsed<Option<i64>> {
-        self.optional(name, Value::as_i64)
+        self.optional_as(name, Value::as_i64)
     }
 
     pub(crate) fn optional_array(&self, name: &str) -> Parsed<Option<&'json [Value]>> {
-        self.optional(name, |value| value.as_array().map(Vec::as_slice))
+        self.optional_as(name, |value| value.as_array().map(Vec::as_slice))
     }
 
     pub(crate) fn optional_object(&self, name: &str) -> Parsed<Option<Self>> {
         let place = self.place;
-        self.optional(name, |value| value.as_object().map(|map| Self { map, place }))
+        self.optional_as(name, |value| value.as_object().map(|map| Self { map, place }))
     }
 
-    fn optional<T>(
+    fn optional_as<T>(
         &self,
         name: &str,
         read: impl Fn(&'json Value) -> Option<T>,
     ) -> Parsed<Option<T>> {
-        let read = |value| read(value).ok_or_else(|| self.wrong(name));
+        let read = |value| read(value).ok_or_else(|| self.property_error(name));
         self.get(name).map(read).transpose()
     }
 
@@ -84,7 +84,7 @@ impl<'json> Object<'json> {
     pub(crate) fn refuse_extensions(&self) -> Parsed<()> {
         let Some(spaces) = self.optional_object("extensions")? else { return Ok(()) };
         for (space, extensions) in spaces.properties() {
-            let names = extensions.as_object().ok_or_else(|| self.wrong("extensions"))?;
+            let names = extensions.as_object().ok_or_else(|| self.property_error("extensions"))?;
             if let Some(name) = names.keys().next() {
                 let problem = MetadataProblem::Extension(format!("{space}/{name}"));
                 return Err(MetadataError::at(self.place, problem));

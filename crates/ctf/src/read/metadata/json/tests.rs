@@ -12,11 +12,11 @@ use crate::read::{
 /// The scopes of an event, by the names of their origins.
 type Scopes<'trace> = [(&'static str, Option<&'trace Type>); 6];
 
-fn order(big_endian: bool) -> &'static str {
+fn byte_order_name(big_endian: bool) -> &'static str {
     if big_endian { "big-endian" } else { "little-endian" }
 }
 
-fn integer(integer: &Integer) -> Value {
+fn integer_class(integer: &Integer) -> Value {
     let role = match integer.role {
         Role::Magic => Some("packet-magic-number"),
         Role::ContentSize => Some("packet-content-length"),
@@ -35,7 +35,7 @@ fn integer(integer: &Integer) -> Value {
     let mut class = json!({
         "type": format!("fixed-length-{sign}-integer"),
         "length": integer.bits,
-        "byte-order": order(integer.big_endian),
+        "byte-order": byte_order_name(integer.big_endian),
         "alignment": integer.alignment,
         "preferred-display-base": base,
     });
@@ -45,43 +45,43 @@ fn integer(integer: &Integer) -> Value {
     class
 }
 
-fn ranges(ranges: &[(u64, u64)], signed: bool) -> Value {
+fn ranges_to_json(ranges: &[(u64, u64)], signed: bool) -> Value {
     let bound = |bound: u64| if signed { json!(bound as i64) } else { json!(bound) };
     ranges.iter().map(|&(first, last)| json!([bound(first), bound(last)])).collect()
 }
 
 /// The path of the integer that has a slot.
-fn path_of(kind: &Type, slot: usize) -> Option<Vec<String>> {
+fn slot_path(kind: &Type, slot: usize) -> Option<Vec<String>> {
     match kind {
         Type::Integer(integer) | Type::Enumeration(Enumeration { integer, .. }) => {
             (integer.slot == Some(slot)).then(Vec::new)
         }
         Type::Struct(structure) => structure.members.iter().find_map(|member| {
-            let path = path_of(&member.kind, slot)?;
+            let path = slot_path(&member.kind, slot)?;
             Some([vec![member.name().to_owned()], path].concat())
         }),
         Type::Variant(variant) => {
-            variant.options.iter().find_map(|option| path_of(&option.kind, slot))
+            variant.options.iter().find_map(|option| slot_path(&option.kind, slot))
         }
-        Type::Array(array) => path_of(&array.element, slot),
-        Type::Sequence(sequence) => path_of(&sequence.element, slot),
+        Type::Array(array) => slot_path(&array.element, slot),
+        Type::Sequence(sequence) => slot_path(&sequence.element, slot),
         _ => None,
     }
 }
 
-fn location(slot: usize, scopes: &Scopes<'_>) -> Value {
-    let found = scopes.iter().find_map(|(origin, kind)| Some((origin, path_of((*kind)?, slot)?)));
+fn field_location(slot: usize, scopes: &Scopes<'_>) -> Value {
+    let found = scopes.iter().find_map(|(origin, kind)| Some((origin, slot_path((*kind)?, slot)?)));
     let (origin, path) = found.expect("a slot that is some integer's");
     json!({ "origin": origin, "path": path })
 }
 
-fn class(kind: &Type, scopes: &Scopes<'_>) -> Value {
+fn field_class(kind: &Type, scopes: &Scopes<'_>) -> Value {
     match kind {
-        Type::Integer(kind) => integer(kind),
+        Type::Integer(kind) => integer_class(kind),
         Type::Enumeration(kind) => {
-            let mut class = integer(&kind.integer);
+            let mut class = integer_class(&kind.integer);
             for mapping in kind.labels.iter() {
-                let ranges = ranges(&mapping.ranges, kind.integer.signed);
+                let ranges = ranges_to_json(&mapping.ranges, kind.integer.signed);
                 class["mappings"][&mapping.label] = ranges;
             }
             class
@@ -90,7 +90,7 @@ fn class(kind: &Type, scopes: &Scopes<'_>) -> Value {
             "type": "fixed-length-floating-point-number",
             "length": bits,
             "alignment": alignment,
-            "byte-order": order(*big_endian),
+            "byte-order": byte_order_name(*big_endian),
         }),
         Type::Text => json!({ "type": "null-terminated-string" }),
         Type::Struct(structure) => structure_class(structure, scopes),
@@ -100,28 +100,28 @@ fn class(kind: &Type, scopes: &Scopes<'_>) -> Value {
         Type::Array(array) => json!({
             "type": "static-length-array",
             "length": array.length,
-            "element-field-class": class(&array.element, scopes),
+            "element-field-class": field_class(&array.element, scopes),
         }),
         Type::Sequence(sequence) if sequence.text => json!({
             "type": "dynamic-length-string",
-            "length-field-location": location(sequence.slot, scopes),
+            "length-field-location": field_location(sequence.slot, scopes),
         }),
         Type::Sequence(sequence) => json!({
             "type": "dynamic-length-array",
-            "length-field-location": location(sequence.slot, scopes),
-            "element-field-class": class(&sequence.element, scopes),
+            "length-field-location": field_location(sequence.slot, scopes),
+            "element-field-class": field_class(&sequence.element, scopes),
         }),
         Type::Variant(variant) => {
             let option = |option: &VariantOption| {
                 json!({
                     "name": option.name(),
-                    "selector-field-ranges": ranges(&option.ranges, variant.signed),
-                    "field-class": class(&option.kind, scopes),
+                    "selector-field-ranges": ranges_to_json(&option.ranges, variant.signed),
+                    "field-class": field_class(&option.kind, scopes),
                 })
             };
             json!({
                 "type": "variant",
-                "selector-field-location": location(variant.slot, scopes),
+                "selector-field-location": field_location(variant.slot, scopes),
                 "options": variant.options.iter().map(option).collect::<Vec<_>>(),
             })
         }
@@ -131,7 +131,7 @@ fn class(kind: &Type, scopes: &Scopes<'_>) -> Value {
 
 fn structure_class(structure: &Struct, scopes: &Scopes<'_>) -> Value {
     let member = |member: &Member| {
-        let class = class(&member.kind, scopes);
+        let class = field_class(&member.kind, scopes);
         json!({ "name": member.name(), "field-class": class })
     };
     json!({
@@ -141,7 +141,7 @@ fn structure_class(structure: &Struct, scopes: &Scopes<'_>) -> Value {
     })
 }
 
-fn scopes<'trace>(trace: &'trace Trace, event: Option<&'trace EventClass>) -> Scopes<'trace> {
+fn event_scopes<'trace>(trace: &'trace Trace, event: Option<&'trace EventClass>) -> Scopes<'trace> {
     let stream = &trace.streams[0];
     [
         ("packet-header", trace.packet_header.as_ref()),
@@ -154,11 +154,11 @@ fn scopes<'trace>(trace: &'trace Trace, event: Option<&'trace EventClass>) -> Sc
 }
 
 /// The metadata of CTF 2 that describes what `trace`'s does.
-fn translated(trace: &Trace) -> String {
+fn translate_to_ctf2(trace: &Trace) -> String {
     let stream = &trace.streams[0];
     let of = |index: usize, event| {
-        let scopes = scopes(trace, event);
-        scopes[index].1.map_or(json!({ "type": "structure" }), |kind| class(kind, &scopes))
+        let scopes = event_scopes(trace, event);
+        scopes[index].1.map_or(json!({ "type": "structure" }), |kind| field_class(kind, &scopes))
     };
     let clock = &trace.clocks[0];
     let mut fragments = vec![
@@ -193,18 +193,20 @@ fn translated(trace: &Trace) -> String {
 
 /// Labels of a value are in another order in CTF 2: see `order.rs`.
 fn sort_labels(event: &mut Event) {
-    fn sort(value: &mut FieldValue) {
+    fn sort_value_labels(value: &mut FieldValue) {
         match value {
             FieldValue::Labelled(_, labels) => labels.sort(),
-            FieldValue::Array(elements) => elements.iter_mut().for_each(sort),
-            FieldValue::Struct(members) => members.iter_mut().for_each(|(_, value)| sort(value)),
-            FieldValue::Variant(_, chosen) => sort(chosen),
+            FieldValue::Array(elements) => elements.iter_mut().for_each(sort_value_labels),
+            FieldValue::Struct(members) => {
+                members.iter_mut().for_each(|(_, value)| sort_value_labels(value))
+            }
+            FieldValue::Variant(_, chosen) => sort_value_labels(chosen),
             _ => {}
         }
     }
     let Event { packet_context, stream_context, event_context, fields, .. } = event;
     for part in [packet_context, stream_context, event_context, fields] {
-        part.iter_mut().for_each(sort);
+        part.iter_mut().for_each(sort_value_labels);
     }
 }
 
@@ -215,7 +217,7 @@ fn the_same_types_in_both_languages_give_the_same_values() {
         let mut random = Random(seed);
         let tsdl = random_metadata(&mut random, Limits::Format);
         let first = Trace::parse(tsdl.as_bytes()).expect("TSDL");
-        let json = translated(&first);
+        let json = translate_to_ctf2(&first);
         let second = Trace::parse(json.as_bytes())
             .unwrap_or_else(|error| panic!("seed {seed}: {error}\n{tsdl}\n{json}"));
         assert_eq!((first.major_version(), second.major_version()), (1, 2));

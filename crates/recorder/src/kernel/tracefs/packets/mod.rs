@@ -2,7 +2,7 @@
 //!
 //! Filters with state have to evaluate the records of all CPUs in the order of time, as a reader of
 //! the trace would: so records wait in queues until no earlier one can arrive
-//! ([`Output::process_until`]). Without such filters no record waits.
+//! ([`PacketOutput::process_until`]). Without such filters no record waits.
 //!
 //! Packets of a flight recorder are held in memory, up to the size of the kernel's buffer, each
 //! with a number. Reading the kernel's buffer empties it, and the next snapshot needs the same
@@ -35,17 +35,17 @@ const PACKET_BYTES_MAX: usize = 1 << 16;
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 /// Most changes of filters while earlier records wait to be read; beyond that the oldest filters
 /// are forgotten.
-const FORMER_MAX: usize = 16;
+const FORMER_FILTERS_MAX: usize = 16;
 
 /// A trace that records are written to.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct PacketOutput {
     pub(super) trace: Trace,
     converter: Arc<Converter>,
     /// The state of its filters.
     memory: FilterState,
     /// Former filters for records of their time, the oldest first.
-    former: VecDeque<Former>,
+    former: VecDeque<FormerFilters>,
     /// True if records wait for their turn.
     is_ordered: bool,
     /// Time before which nothing was recorded.
@@ -60,7 +60,7 @@ pub(super) struct Output {
 
 /// The filters for records from before `until_ts`.
 #[derive(Debug)]
-struct Former {
+struct FormerFilters {
     until_ts: u64,
     converter: Arc<Converter>,
     memory: FilterState,
@@ -72,7 +72,7 @@ pub(super) struct CpuStream {
     cpu: u32,
     stream: Option<Stream>,
     packet: PacketBuffer,
-    queue: Queue,
+    queue: RecordQueue,
     /// Time of the latest record that was read of it, waiting or not.
     last_ts: u64,
     /// Losses that the kernel reports.
@@ -112,21 +112,21 @@ struct HeldPacket {
 
 /// Records that wait, in the order of time.
 #[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Waiting>,
+struct RecordQueue {
+    waiting: VecDeque<QueuedRecord>,
     bytes: VecDeque<u8>,
     last_ts: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct QueuedRecord {
     timestamp: u64,
     converted: Converted,
     bytes: usize,
     raw_bytes: usize,
 }
 
-impl Output {
+impl PacketOutput {
     /// Makes the output to this trace, from these CPUs; a flight recorder holds so many bytes of
     /// each.
     pub(super) fn new(
@@ -164,16 +164,16 @@ impl Output {
         self.is_ordered |= converter.has_state();
         let converter = mem::replace(&mut self.converter, converter);
         let memory = mem::replace(&mut self.memory, memory);
-        if self.former.len() >= FORMER_MAX {
+        if self.former.len() >= FORMER_FILTERS_MAX {
             self.former.pop_front();
         }
-        self.former.push_back(Former { until_ts, converter, memory });
+        self.former.push_back(FormerFilters { until_ts, converter, memory });
     }
 
     /// Undoes the latest [`Self::replace_filters`]: restores the former filters with their state.
     /// If the former filters are no longer kept, they start with a new state.
     pub(super) fn restore_filters(&mut self, converter: Arc<Converter>) {
-        let is_it = |former: &mut Former| Arc::ptr_eq(&former.converter, &converter);
+        let is_it = |former: &mut FormerFilters| Arc::ptr_eq(&former.converter, &converter);
         match self.former.pop_back_if(is_it) {
             Some(former) => (self.converter, self.memory) = (former.converter, former.memory),
             None => self.replace_filters(converter),
@@ -181,7 +181,7 @@ impl Output {
     }
 
     /// Notes that all records from before then were read.
-    pub(super) fn has_all_until(&mut self, until_ts: u64) {
+    pub(super) fn mark_read_until(&mut self, until_ts: u64) {
         self.former.retain(|former| former.until_ts > until_ts);
         let is_waiting = self.streams.iter().any(|stream| !stream.queue.waiting.is_empty());
         // New records must not overtake those that wait.
@@ -191,7 +191,7 @@ impl Output {
     }
 
     /// Returns true if filters pass the record in [`Self::record`].
-    fn takes(&self, converted: &Converted, occurrence: Occurrence) -> bool {
+    fn passes_filters(&self, converted: &Converted, occurrence: Occurrence) -> bool {
         let former = self.former.iter().find(|former| occurrence.time_ns < former.until_ts);
         let (converter, memory) =
             former.map_or((&self.converter, &self.memory), |of| (&of.converter, &of.memory));
@@ -203,7 +203,7 @@ impl Output {
     /// # Errors
     ///
     /// If it cannot be written; the resulting losses are counted.
-    pub(super) fn page(
+    pub(super) fn process_page(
         &mut self,
         place: usize,
         bytes: &[u8],
@@ -238,9 +238,9 @@ impl Output {
             }
             let stream = &self.streams[place];
             let occurrence = Occurrence { cpu: stream.cpu, time_ns: entry.timestamp };
-            if self.takes(&converted, occurrence) {
+            if self.passes_filters(&converted, occurrence) {
                 let of = (entry.timestamp, converted.event, raw_bytes);
-                written = self.write(place, of).and(written);
+                written = self.write_record(place, of).and(written);
             }
         }
         written
@@ -260,7 +260,7 @@ impl Output {
     ///
     /// # Errors
     ///
-    /// See [`Self::page`].
+    /// See [`Self::process_page`].
     pub(super) fn process_until(&mut self, until_ts: u64) -> io::Result<()> {
         let next = |(place, stream): (usize, &CpuStream)| {
             stream.queue.waiting.front().map(|waiting| Reverse((waiting.timestamp, place)))
@@ -275,23 +275,23 @@ impl Output {
             let Some((converted, raw_bytes)) = stream.queue.pop(&mut self.record) else { continue };
             let occurrence = Occurrence { cpu: stream.cpu, time_ns: timestamp };
             heads.extend(next((place, stream)));
-            if self.takes(&converted, occurrence) {
+            if self.passes_filters(&converted, occurrence) {
                 let of = (timestamp, converted.event, raw_bytes);
-                written = self.write(place, of).and(written);
+                written = self.write_record(place, of).and(written);
             }
         }
         written
     }
 
     /// Adds the record in [`Self::record`] to the CPU's packet.
-    fn write(
+    fn write_record(
         &mut self,
         place: usize,
         (timestamp, event, raw_bytes): (u64, u16, usize),
     ) -> io::Result<()> {
         let mut written = Ok(());
         if !self.streams[place].packet.has_room(self.record.len()) {
-            written = self.packet(place);
+            written = self.flush_packet(place);
         }
         let stream = &mut self.streams[place];
         match written {
@@ -306,7 +306,7 @@ impl Output {
 
     /// Writes the CPU's packet, if there is anything in it, or holds it. One that cannot be written
     /// is tried again.
-    pub(super) fn packet(&mut self, place: usize) -> io::Result<()> {
+    pub(super) fn flush_packet(&mut self, place: usize) -> io::Result<()> {
         let stream = &mut self.streams[place];
         let mut packet = stream.packet.take();
         if packet.events == 0 {
@@ -320,7 +320,7 @@ impl Output {
         // The number of packets that they would have filled is unknown.
         let missing = u64::from(stream.stream.is_none() && stream.overwritten() > 0);
         let length = packet.bytes.len();
-        let written = self.append(place, &mut packet, missing);
+        let written = self.append_packet(place, &mut packet, missing);
         if written.is_err() {
             packet.bytes.truncate(length);
             self.streams[place].packet = packet;
@@ -328,7 +328,12 @@ impl Output {
         written
     }
 
-    fn append(&mut self, place: usize, packet: &mut PacketBuffer, missing: u64) -> io::Result<()> {
+    fn append_packet(
+        &mut self,
+        place: usize,
+        packet: &mut PacketBuffer,
+        missing: u64,
+    ) -> io::Result<()> {
         let stream = &mut self.streams[place];
         let fields = Packet {
             begin_ts: packet.begin_ts,
@@ -338,7 +343,7 @@ impl Output {
             events: packet.events,
         };
         stream.losses.observe(stream.lost());
-        self.open(place, packet.begin_ts)?.append(&mut packet.bytes, &fields)?;
+        self.open_stream(place, packet.begin_ts)?.append(&mut packet.bytes, &fields)?;
         self.streams[place].written += packet.events;
         Ok(())
     }
@@ -356,7 +361,7 @@ impl Output {
         for one in held.packets.iter().filter(|one| one.packet.last_ts >= since_ts) {
             if written.is_ok() {
                 let mut packet = one.packet.clone();
-                written = self.append(place, &mut packet, one.number.saturating_sub(next));
+                written = self.append_packet(place, &mut packet, one.number.saturating_sub(next));
                 next = one.number.saturating_add(1);
             }
             if written.is_err() {
@@ -372,11 +377,11 @@ impl Output {
         &self.streams[place].held
     }
 
-    fn open(&mut self, place: usize, first_ts: u64) -> io::Result<&mut Stream> {
+    fn open_stream(&mut self, place: usize, first_ts: u64) -> io::Result<&mut Stream> {
         let (trace, of) = (&self.trace, &mut self.streams[place]);
         if of.stream.is_none() {
             let cpu = of.cpu;
-            let name = format!("{}_{cpu}", layout::KERNEL);
+            let name = format!("{}_{cpu}", layout::KERNEL_FOLDER);
             let id = StreamId { uuid: trace.uuid, class: 0, instance: cpu.into(), cpu };
             let begin_ts = self.begin_ts.min(first_ts);
             let made = Stream::create(&trace.channel, &name, self.tracefiles, id, begin_ts)?;
@@ -397,23 +402,25 @@ impl Output {
     /// Removes the largest of the streams' last packets from the trace, so that there is space for
     /// reports of losses. Its events are lost. Returns true if there was one.
     pub(super) fn drop_largest_packet(&mut self) -> bool {
-        let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_bytes();
+        let largest = |of: &&mut CpuStream| of.stream.as_ref()?.last_packet_bytes();
         let Some(of) = self.streams.iter_mut().max_by_key(largest) else { return false };
-        let Some(events) = of.stream.as_mut().and_then(Stream::cut_last) else { return false };
+        let Some(events) = of.stream.as_mut().and_then(Stream::cut_last_packet) else {
+            return false;
+        };
         of.written = of.written.saturating_sub(events);
         of.unwritten = of.unwritten.saturating_add(events);
         true
     }
 
     /// Writes the losses at the end of the CPU's stream.
-    pub(super) fn close(&mut self, place: usize) -> io::Result<()> {
+    pub(super) fn close_stream(&mut self, place: usize) -> io::Result<()> {
         let stream = &self.streams[place];
         let discarded = stream.lost();
         if discarded <= stream.stream.as_ref().map_or(0, |stream| stream.discarded) {
             return Ok(());
         }
         let begin_ts = self.begin_ts;
-        let stream = self.open(place, begin_ts)?;
+        let stream = self.open_stream(place, begin_ts)?;
         let end_ts = monotonic_ns().max(stream.end_ts);
         let mut empty = vec![0; PACKET_HEADER_BYTES];
         let packet = Packet { begin_ts: end_ts, end_ts, discarded, missing: 0, events: 0 };
@@ -427,7 +434,7 @@ impl Output {
     }
 
     /// Discards the recorded events, but not the state of filters.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn discard_recorded(&mut self) {
         for stream in &mut self.streams {
             *stream = CpuStream { cpu: stream.cpu, ..CpuStream::default() };
         }
@@ -476,17 +483,17 @@ impl HeldPackets {
     }
 }
 
-impl Queue {
+impl RecordQueue {
     /// Times of a CPU do not go back, here or in packets.
     fn push(&mut self, timestamp: u64, (converted, raw_bytes): (Converted, usize), bytes: &[u8]) {
         self.last_ts = self.last_ts.max(timestamp);
         let (timestamp, length) = (self.last_ts, bytes.len());
         self.bytes.extend(bytes);
-        self.waiting.push_back(Waiting { timestamp, converted, bytes: length, raw_bytes });
+        self.waiting.push_back(QueuedRecord { timestamp, converted, bytes: length, raw_bytes });
     }
 
     fn pop(&mut self, into: &mut Vec<u8>) -> Option<(Converted, usize)> {
-        let Waiting { converted, bytes, raw_bytes, .. } = self.waiting.pop_front()?;
+        let QueuedRecord { converted, bytes, raw_bytes, .. } = self.waiting.pop_front()?;
         into.clear();
         into.extend(self.bytes.drain(..bytes.min(self.bytes.len())));
         Some((converted, raw_bytes))

@@ -13,18 +13,18 @@ use trackway_testkit::TemporaryFolder;
 use super::*;
 use crate::kernel::filters::KernelFilters;
 
-const PAGE: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
+const PAGE_FORMAT: &str = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n\
     \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
     \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
-const ENTRY: &str = "type_len : 5 bits\ntime_delta : 27 bits\npadding : type == 29\n\
+const ENTRY_FORMAT: &str = "type_len : 5 bits\ntime_delta : 27 bits\npadding : type == 29\n\
     time_extend : type == 30\n";
-const FORMAT: &str = "name: made_up\nID: 300\nformat:\n\
+const EVENT_FORMAT: &str = "name: made_up\nID: 300\nformat:\n\
     \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
     \tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n\
     \tfield:int number;\toffset:8;\tsize:4;\tsigned:1;\n\nprint fmt: \"\"\n";
 
 /// Returns a page with an event for each of these times and numbers.
-fn page(events: &[(u64, u32)]) -> Vec<u8> {
+fn encode_page(events: &[(u64, u32)]) -> Vec<u8> {
     let first = events.first().map_or(0, |&(time, _)| time);
     let mut bytes = first.to_le_bytes().to_vec();
     bytes.extend((16 * events.len() as u64).to_le_bytes());
@@ -38,8 +38,8 @@ fn page(events: &[(u64, u32)]) -> Vec<u8> {
     bytes
 }
 
-fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, PageFormat) {
-    let format = format::parse(FORMAT, &EmptyLookup).expect("a format");
+fn make_output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (PacketOutput, PageFormat) {
+    let format = format::parse(EVENT_FORMAT, &EmptyLookup).expect("a format");
     let common = CommonLayout::find(&format.common).expect("what all have");
     let event = Event {
         subsystem: "made".into(),
@@ -53,17 +53,17 @@ fn output(folder: &Path, filter: &str, held_bytes: Option<u64>) -> (Output, Page
     let events = std::slice::from_ref(&event);
     let mut filters = KernelFilters::<Filter>::new((&specs, &[]), events, as_staged, (2, None))
         .expect("it makes sense");
-    let asked = [(&event, filters.take(0).expect("it has all"))];
+    let asked = [(&event, filters.take_filters(0).expect("it has all"))];
     let converter = Converter::with_filters(asked.into_iter(), common, 3500, vec![Context::Tid]);
     let place = crate::trace::folder::TraceFolder::open(folder).expect("a folder");
     let trace = Trace::create_kernel(&place, [7; 16], 0, converter.contexts(), Vec::new());
     let (trace, bounds) = (trace.expect("a trace"), Tracefiles::default());
-    let output = Output::new(trace, Arc::new(converter), (0, held_bytes), bounds, 0..2);
-    (output, PageFormat::parse(PAGE, ENTRY).expect("known"))
+    let output = PacketOutput::new(trace, Arc::new(converter), (0, held_bytes), bounds, 0..2);
+    (output, PageFormat::parse(PAGE_FORMAT, ENTRY_FORMAT).expect("known"))
 }
 
 /// Returns the numbers in a packet: each record is header, thread, number.
-fn numbers(packet: &PacketBuffer) -> Vec<u32> {
+fn decode_numbers(packet: &PacketBuffer) -> Vec<u32> {
     let records = packet.bytes.get(PACKET_HEADER_BYTES..).unwrap_or_default();
     let number = |of: &[u8; 12]| u32::from_le_bytes([of[8], of[9], of[10], of[11]]);
     records.as_chunks().0.iter().map(number).collect()
@@ -72,16 +72,17 @@ fn numbers(packet: &PacketBuffer) -> Vec<u32> {
 #[test]
 fn filters_that_remember_are_asked_in_the_order_of_time_of_all_cpus() {
     let folder = TemporaryFolder::new();
-    let (mut output, format) = output(folder.path(), "made:up: count() % 3 == 0", None);
+    let (mut output, format) = make_output(folder.path(), "made:up: count() % 3 == 0", None);
     // Read one after the other; by time: 0, 10, 1, 2, 11, 3, 12, 13, 14.
     let first = [(100, 0), (300, 1), (400, 2), (600, 3)];
     let second = [(200, 10), (500, 11), (700, 12), (800, 13), (900, 14)];
-    output.page(0, &page(&first), &format).expect("it waits");
-    output.page(1, &page(&second), &format).expect("it waits");
+    output.process_page(0, &encode_page(&first), &format).expect("it waits");
+    output.process_page(1, &encode_page(&second), &format).expect("it waits");
     assert_eq!((output.last_ts(0), output.last_ts(1)), (600, 900));
     assert!(output.streams.iter().all(|stream| stream.packet.events == 0));
     output.process_until(600).expect("room");
-    let taken = |output: &Output| [0, 1].map(|place| numbers(&output.streams[place].packet));
+    let taken =
+        |output: &PacketOutput| [0, 1].map(|place| decode_numbers(&output.streams[place].packet));
     assert_eq!(taken(&output), [vec![0, 2], vec![]]);
     output.process_until(u64::MAX).expect("room");
     assert_eq!(taken(&output), [vec![0, 2], vec![12]]);
@@ -91,9 +92,9 @@ fn filters_that_remember_are_asked_in_the_order_of_time_of_all_cpus() {
 fn it_is_known_how_far_a_cpu_was_read_whether_records_wait_or_not() {
     for filter in ["made:up: number >= 0", "made:up: number < 0", "made:up: count() > 1"] {
         let folder = TemporaryFolder::new();
-        let (mut output, format) = output(folder.path(), filter, None);
+        let (mut output, format) = make_output(folder.path(), filter, None);
         assert_eq!(output.last_ts(1), 0);
-        output.page(1, &page(&[(200, 1), (500, 2)]), &format).expect("room");
+        output.process_page(1, &encode_page(&[(200, 1), (500, 2)]), &format).expect("room");
         assert_eq!((output.last_ts(0), output.last_ts(1)), (0, 500), "{filter}");
     }
 }
@@ -101,17 +102,17 @@ fn it_is_known_how_far_a_cpu_was_read_whether_records_wait_or_not() {
 #[test]
 fn records_are_asked_what_was_asked_when_they_were_made() {
     let folder = TemporaryFolder::new();
-    let (mut output, format) = output(folder.path(), "made:up: number % 2 == 0", None);
+    let (mut output, format) = make_output(folder.path(), "made:up: number % 2 == 0", None);
     let before = Arc::clone(&output.converter);
     let anew = |count: &str| {
         let other = TemporaryFolder::new();
         let filter = format!("made:up: count() < {count}");
-        Arc::clone(&self::output(other.path(), &filter, None).0.converter)
+        Arc::clone(&self::make_output(other.path(), &filter, None).0.converter)
     };
-    let page = |output: &mut Output, times: &[(u64, u32)]| {
-        output.page(0, &page(times), &format).expect("room");
+    let page = |output: &mut PacketOutput, times: &[(u64, u32)]| {
+        output.process_page(0, &encode_page(times), &format).expect("room");
         output.process_until(u64::MAX).expect("room");
-        numbers(&output.streams[0].packet.take())
+        decode_numbers(&output.streams[0].packet.take())
     };
     output.replace_filters(anew("2"));
     let then = output.former[0].until_ts;
@@ -125,46 +126,46 @@ fn records_are_asked_what_was_asked_when_they_were_made() {
     assert_eq!(page(&mut output, &[(then + 3, 7), (then + 4, 8)]), [8]);
     // Also where that is forgotten.
     output.replace_filters(anew("1"));
-    output.has_all_until(u64::MAX);
+    output.mark_read_until(u64::MAX);
     output.restore_filters(Arc::clone(&before));
     assert!(Arc::ptr_eq(&before, &output.converter));
-    output.has_all_until(u64::MAX);
+    output.mark_read_until(u64::MAX);
     // The former filter is dropped once all earlier records are read; filters with state need no
     // order from then on.
     output.replace_filters(anew("1"));
     output.replace_filters(Arc::clone(&before));
     assert!(output.is_ordered && output.former.len() == 2);
-    output.has_all_until(u64::MAX);
+    output.mark_read_until(u64::MAX);
     assert!(!output.is_ordered && output.former.is_empty());
-    for _ in 0..=FORMER_MAX {
+    for _ in 0..=FORMER_FILTERS_MAX {
         output.replace_filters(Arc::clone(&before));
     }
-    assert_eq!(output.former.len(), FORMER_MAX);
+    assert_eq!(output.former.len(), FORMER_FILTERS_MAX);
 }
 
 #[test]
 fn a_flight_recorder_holds_the_newest_packets_and_each_once() {
     let folder = TemporaryFolder::new();
     let filter = "made:up: number >= 0";
-    let (mut recording, format) = output(folder.path(), filter, Some(3 * 12 * 10));
+    let (mut recording, format) = make_output(folder.path(), filter, Some(3 * 12 * 10));
     let times = |from: u32| (from..from + 10).map(|at| (u64::from(at), at)).collect::<Vec<_>>();
     for from in [100, 200, 300, 400] {
-        recording.page(0, &page(&times(from)), &format).expect("it is held");
-        recording.packet(0).expect("it is held");
+        recording.process_page(0, &encode_page(&times(from)), &format).expect("it is held");
+        recording.flush_packet(0).expect("it is held");
     }
     let held = recording.held_packets(0);
     assert_eq!((held.events, held.packets.len()), (30, 3));
     assert_eq!(recording.streams[0].overwritten(), 10);
     let last = held.packets.back().expect("packets");
-    assert_eq!((last.number, numbers(&last.packet)[0]), (3, 400));
+    assert_eq!((last.number, decode_numbers(&last.packet)[0]), (3, 400));
     // Events that the kernel overwrote before the next packet are a gap before it.
     let held = held.clone();
     recording.streams[0].stats.overwritten = 5;
-    recording.page(0, &page(&times(500)), &format).expect("it is held");
-    recording.packet(0).expect("it is held");
+    recording.process_page(0, &encode_page(&times(500)), &format).expect("it is held");
+    recording.flush_packet(0).expect("it is held");
     assert_eq!(recording.held_packets(0).packets.back().map(|one| one.number), Some(5));
     let other = TemporaryFolder::new();
-    let (mut snapshot, _) = output(other.path(), filter, None);
+    let (mut snapshot, _) = make_output(other.path(), filter, None);
     snapshot.write_held(0, &held, 300).expect("room");
     assert_eq!(snapshot.streams[0].written, 20);
 }
