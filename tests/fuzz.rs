@@ -13,9 +13,9 @@ use trackway_tests::source_dir;
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Changes tried of each input.
-const CHANGES: u64 = 300;
+const MUTATIONS_PER_INPUT: u64 = 300;
 
-fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
+fn read_corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     let folder = source_dir().join("fuzz/corpus").join(target.name);
     let entries = fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder:?}: {error}"));
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
@@ -24,15 +24,15 @@ fn corpus(target: &Target) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(read).collect()
 }
 
-fn check(target: &Target, bytes: &[u8]) {
+fn check_input(target: &Target, bytes: &[u8]) {
     let (values, allocated) = measure_allocations(|| (target.run)(bytes));
     target.check(bytes, values, allocated.most_bytes, allocated.times);
 }
 
 /// Says which input it was when a target panics under it.
-struct ReportOnPanic<'text>(&'text PathBuf, Option<u64>);
+struct ReportInputOnPanic<'text>(&'text PathBuf, Option<u64>);
 
-impl Drop for ReportOnPanic<'_> {
+impl Drop for ReportInputOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("the input: {:?}, change {:?}", self.0, self.1);
@@ -40,80 +40,80 @@ impl Drop for ReportOnPanic<'_> {
     }
 }
 
-fn smoke(name: &str) {
+fn run_target_on_corpus(name: &str) {
     let target = find_target(name).expect("a target");
-    let corpus = corpus(target);
+    let corpus = read_corpus(target);
     assert!(!corpus.is_empty(), "no inputs for {name}");
     for (path, bytes) in &corpus {
-        let _report = ReportOnPanic(path, None);
-        check(target, bytes);
+        let _report = ReportInputOnPanic(path, None);
+        check_input(target, bytes);
     }
     for (path, bytes) in &corpus {
-        for seed in 0..CHANGES {
-            let _report = ReportOnPanic(path, Some(seed));
-            check(target, &mutate_input(bytes, seed));
+        for seed in 0..MUTATIONS_PER_INPUT {
+            let _report = ReportInputOnPanic(path, Some(seed));
+            check_input(target, &mutate_input(bytes, seed));
         }
     }
 }
 
 #[test]
 fn metadata_in_tsdl() {
-    smoke("tsdl");
+    run_target_on_corpus("tsdl");
 }
 
 #[test]
 fn packets() {
-    smoke("packets");
+    run_target_on_corpus("packets");
 }
 
 #[test]
 fn metadata_and_packets_of_ctf_2() {
-    smoke("ctf2");
+    run_target_on_corpus("ctf2");
 }
 
 #[test]
 fn folders() {
-    smoke("folder");
+    run_target_on_corpus("folder");
 }
 
 #[test]
 fn files_of_sessions() {
-    smoke("spec");
+    run_target_on_corpus("spec");
 }
 
 #[test]
 fn requests_to_a_session() {
-    smoke("control");
+    run_target_on_corpus("control");
 }
 
 #[test]
 fn filters_as_people_write_them() {
-    smoke("expression");
+    run_target_on_corpus("expression");
 }
 
 #[test]
 fn filters_in_c() {
-    smoke("elf");
+    run_target_on_corpus("elf");
 }
 
 #[test]
 fn filters_for_traced_programs() {
-    smoke("filter");
+    run_target_on_corpus("filter");
 }
 
 #[test]
 fn formats_of_kernel_events() {
-    smoke("format");
+    run_target_on_corpus("format");
 }
 
 #[test]
 fn types_of_the_kernel() {
-    smoke("btf");
+    run_target_on_corpus("btf");
 }
 
 #[test]
 fn pages_of_the_kernels_buffers() {
-    smoke("ftrace");
+    run_target_on_corpus("ftrace");
 }
 
 /// A bound that nothing can break would find nothing.

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 /// Checks one model with `scripts/models` of the checkout `at`, if that can be done here.
-fn check(fixture: &Fixture, at: &Path, model: &str) -> Option<Output> {
+fn run_model_checker(fixture: &Fixture, at: &Path, model: &str) -> Option<Output> {
     if std::env::var_os("TRACKWAY_SOURCE_DIR").is_some() {
         report_skipped("what models show does not depend on who runs them");
         return None;
@@ -28,9 +28,9 @@ fn check(fixture: &Fixture, at: &Path, model: &str) -> Option<Output> {
 }
 
 /// Checks that the model checker reports the expected outcome and has examined some states.
-fn is_as_expected(model: &str) {
+fn check_expected_outcome(model: &str) {
     let fixture = Fixture::new(&format!("models-{model}"));
-    let Some(output) = check(&fixture, &source_dir(), model) else { return };
+    let Some(output) = run_model_checker(&fixture, &source_dir(), model) else { return };
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
     let results = |kind: &str, result: &str| {
@@ -45,22 +45,22 @@ fn is_as_expected(model: &str) {
 
 #[test]
 fn k42_goes_wrong_and_what_replaced_it_does_not() {
-    is_as_expected("k42");
+    check_expected_outcome("k42");
 }
 
 #[test]
 fn the_papers_algorithm_is_as_expected() {
-    is_as_expected("lockless");
+    check_expected_outcome("lockless");
 }
 
 #[test]
 fn ours_by_sequence_is_as_expected() {
-    is_as_expected("rseq");
+    check_expected_outcome("rseq");
 }
 
 #[test]
 fn ours_by_claim_is_as_expected() {
-    is_as_expected("claim");
+    check_expected_outcome("claim");
 }
 
 /// A model that went wrong, or that lost its bug, ends the script with an error.
@@ -76,7 +76,7 @@ fn unexpected_outcomes_are_reported() {
     let blind = good.replace("assert(", "skip; (true || ");
     for (text, expected) in [(wrong, "caught  <== not"), (blind, "holds  <== not")] {
         fs::write(fixture.path("models/k42.pml"), text).unwrap();
-        let Some(output) = check(&fixture, &fixture.path("."), "k42") else { return };
+        let Some(output) = run_model_checker(&fixture, &fixture.path("."), "k42") else { return };
         let said = String::from_utf8_lossy(&output.stdout);
         assert_eq!(output.status.code(), Some(1), "{said}");
         assert!(said.contains(expected), "{said}");

@@ -20,61 +20,73 @@ use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
-use shared::{Group, Lane, Orders, Shared, Word};
+use shared::{Lane, ProcessGroup, SharedFile, SharedWord, WorkloadOrders};
 use trace::{Complaints, Stream};
 use trackway_testkit::Random;
 use trackway_tests::{Fixture, Summary, report_skipped};
 
 /// Longer than any of these takes; the program ends by itself after that time.
-const LONG_MS: u64 = 60_000;
+const PROGRAM_LIFETIME_MS: u64 = 60_000;
 /// Longest time that a test waits for the slowest condition.
-const PATIENCE: Duration = Duration::from_secs(30);
+const WAIT_MAX: Duration = Duration::from_secs(30);
 /// Enough memory for all that a scene records before it is cut short.
-const ROOMY: [&str; 2] = ["--buffer-size=64M", "--sub-buffers=64"];
+const ROOMY_BUFFERS: [&str; 2] = ["--buffer-size=64M", "--sub-buffers=64"];
 /// So little that sub-buffers are drained and used again all the time.
-const TINY: [&str; 2] = ["--buffer-size=64K", "--sub-buffers=16"];
-const BODY_MAX: u64 = 512;
+const TINY_BUFFERS: [&str; 2] = ["--buffer-size=64K", "--sub-buffers=16"];
+const BODY_BYTES_MAX: u64 = 512;
 
 /// A program that is being recorded.
-struct Scene {
+struct RecordedWorkload {
     fixture: Fixture,
-    shared: Shared,
-    group: Group,
+    shared: SharedFile,
+    group: ProcessGroup,
     trace: PathBuf,
     random: Random,
 }
 
-impl Scene {
+impl RecordedWorkload {
     /// Starts recording the workload in `role` with `orders`, and waits until it records.
-    fn new(seed: u64, role: &str, claiming: bool, options: &[&str], orders: Orders) -> Self {
+    fn new(
+        seed: u64,
+        role: &str,
+        claiming: bool,
+        options: &[&str],
+        orders: WorkloadOrders,
+    ) -> Self {
         let scene = Self::start(seed, role, claiming, options, orders);
         scene.wait_until("the program records", || scene.returned() > 100);
         scene
     }
 
-    fn start(seed: u64, role: &str, claiming: bool, options: &[&str], orders: Orders) -> Self {
+    fn start(
+        seed: u64,
+        role: &str,
+        claiming: bool,
+        options: &[&str],
+        orders: WorkloadOrders,
+    ) -> Self {
         let fixture = Fixture::new("recover");
         let program = shared::compile_workload(&fixture);
-        let shared = Shared::new(&fixture, &orders);
-        shared.set(Word::Seed, seed);
-        shared.set(Word::BodyMax, BODY_MAX);
-        shared.set(Word::DurationMs, LONG_MS);
-        shared.set(Word::EndNs, u64::MAX);
+        let shared = SharedFile::new(&fixture, &orders);
+        shared.set(SharedWord::Seed, seed);
+        shared.set(SharedWord::BodyMax, BODY_BYTES_MAX);
+        shared.set(SharedWord::DurationMs, PROGRAM_LIFETIME_MS);
+        shared.set(SharedWord::EndNs, u64::MAX);
         let trace = fixture.path("trace");
         let messages = std::fs::File::create(fixture.path("messages")).expect("a file");
         let mut command = fixture.trackway(&["record", "--event=torture:*", "-o"]);
         command.arg(&trace).args(options).arg("--");
-        command.args(shared::workload(&program, &shared, role, claiming));
+        command.args(shared::workload_command(&program, &shared, role, claiming));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(messages);
-        let group = Group::start(&mut command, Some(&shared));
+        let group = ProcessGroup::start(&mut command, Some(&shared));
         Self { fixture, shared, group, trace, random: Random::new(seed) }
     }
 
     /// Waits for `done`, for as long as one must on a busy machine.
     fn wait_until(&self, what: &str, mut done: impl FnMut() -> bool) {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + WAIT_MAX;
         while !done() {
-            assert!(Instant::now() < deadline, "{what}: not after {PATIENCE:?}\n{}", self.log());
+            assert!(Instant::now() < deadline, "{what}: not after {WAIT_MAX:?}\n{}", self.log());
             std::thread::sleep(Duration::from_millis(2));
         }
     }
@@ -109,11 +121,16 @@ impl Scene {
     /// Reads and checks the trace, as far as that is possible without the time and kind of each
     /// kill.
     fn read(&self, lanes: &[Lane], wrong: &mut Complaints) -> Vec<Stream> {
-        let streams = trace::read(&trace::folder_of(&self.trace), lanes, BODY_MAX, wrong);
-        check::once_and_in_order(&streams, wrong);
-        check::none_missing(&streams, wrong);
-        let totals = check::totals(&streams, lanes);
-        trace::babeltrace_agrees(&self.fixture, &self.trace, &totals, wrong);
+        let streams = trace::read_streams(
+            &trace::find_trace_folder(&self.trace),
+            lanes,
+            BODY_BYTES_MAX,
+            wrong,
+        );
+        check::check_order(&streams, wrong);
+        check::check_no_packet_missing(&streams, wrong);
+        let totals = check::sum_totals(&streams, lanes);
+        trace::check_with_babeltrace(&self.fixture, &self.trace, &totals, wrong);
         streams
     }
 
@@ -123,13 +140,13 @@ impl Scene {
         let lanes = self.shared.lanes();
         let wrong = &mut Complaints::default();
         let streams = self.read(&lanes, wrong);
-        let totals = check::totals(&streams, &lanes);
-        check::sums_agree(&totals, 0, wrong);
+        let totals = check::sum_totals(&streams, &lanes);
+        check::check_sums(&totals, 0, wrong);
         if roomy {
             wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
-            check::all_there(&streams, &lanes, wrong);
+            check::check_all_present(&streams, &lanes, wrong);
         }
-        let mark = trace::folder_of(&self.trace).join("trackway/complete");
+        let mark = trace::find_trace_folder(&self.trace).join("trackway/complete");
         wrong.unless(mark.is_file(), || "the trace is not marked as complete".to_owned());
         self.expect_nothing(wrong);
         self.expect_nothing_left(wrong);
@@ -144,22 +161,22 @@ impl Scene {
 
     /// Checks that no session is in use, no memory held, and no event enabled.
     fn expect_nothing_left(&self, wrong: &mut Complaints) {
-        window::expect_nothing_left(&self.fixture, wrong);
+        window::check_nothing_left(&self.fixture, wrong);
     }
 
     /// Returns the number of events that a session has enabled.
     fn events_enabled(&self) -> usize {
-        window::events_enabled(&window::fixed_part(&self.fixture))
+        window::count_enabled_events(&window::read_fixed_part(&self.fixture))
     }
 }
 
 /// Returns every file below `folder` with its bytes.
-fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+fn read_folder_tree(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for entry in std::fs::read_dir(folder).expect("a folder").flatten() {
         let path = entry.path();
         if path.is_dir() {
-            files.extend(content(&path));
+            files.extend(read_folder_tree(&path));
         } else {
             files.insert(path.clone(), std::fs::read(&path).expect("a file"));
         }
@@ -168,46 +185,48 @@ fn content(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 }
 
 /// Returns the orders of a busy program: processes that come and go, threads, signals.
-fn busy(pace: u64) -> Orders {
+fn busy_orders(pace: u64) -> WorkloadOrders {
     vec![
-        (Word::Processes, 2),
-        (Word::Threads, 3),
-        (Word::AlarmUs, 150),
-        (Word::DirectedUs, 150),
-        (Word::Forks, 1),
-        (Word::Kills, 1),
-        (Word::Restarts, 1),
-        (Word::Pace, pace),
+        (SharedWord::Processes, 2),
+        (SharedWord::Threads, 3),
+        (SharedWord::AlarmUs, 150),
+        (SharedWord::DirectedUs, 150),
+        (SharedWord::Forks, 1),
+        (SharedWord::Kills, 1),
+        (SharedWord::Restarts, 1),
+        (SharedWord::Pace, pace),
     ]
 }
 
 #[test]
 fn nothing_is_missing_when_everything_is_killed_at_once() {
-    for (seed, options) in [(1, TINY), (2, ROOMY), (3, TINY)] {
-        let mut scene = Scene::new(seed, "main", false, &options, busy(20));
+    for (seed, options) in [(1, TINY_BUFFERS), (2, ROOMY_BUFFERS), (3, TINY_BUFFERS)] {
+        let mut scene = RecordedWorkload::new(seed, "main", false, &options, busy_orders(20));
         scene.let_run(300);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
         scene.recover();
-        scene.check(options == ROOMY);
+        scene.check(options == ROOMY_BUFFERS);
     }
 }
 
 #[test]
 fn nothing_is_missing_when_the_recorder_is_killed_first() {
-    for (seed, options, claiming) in [(11, TINY, false), (12, ROOMY, false), (13, TINY, true)] {
-        let mut scene = Scene::new(seed, "main", claiming, &options, busy(20));
+    for (seed, options, claiming) in
+        [(11, TINY_BUFFERS, false), (12, ROOMY_BUFFERS, false), (13, TINY_BUFFERS, true)]
+    {
+        let mut scene = RecordedWorkload::new(seed, "main", claiming, &options, busy_orders(20));
         scene.let_run(300);
         scene.kill_recorder();
         scene.let_run(200);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
-        if !window::lease_holds(&scene.fixture) {
+        if !window::is_lease_valid(&scene.fixture) {
             // Rightly, events were neither recorded nor counted after it ran out.
             return report_skipped("the machine is so busy that the dead recorder's lease ran out");
         }
         scene.recover();
-        scene.check(options == ROOMY);
+        scene.check(options == ROOMY_BUFFERS);
     }
 }
 
@@ -215,16 +234,16 @@ fn nothing_is_missing_when_the_recorder_is_killed_first() {
 fn a_recorder_killed_while_it_starts_leaves_nothing_behind() {
     let mut random = Random::new(15);
     for _ in 0..15 {
-        let mut scene = Scene::start(15, "main", false, &TINY, busy(20));
+        let mut scene = RecordedWorkload::start(15, "main", false, &TINY_BUFFERS, busy_orders(20));
         std::thread::sleep(Duration::from_micros(random.next_below(40_000)));
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
         scene.recover();
         let wrong = &mut Complaints::default();
-        if trace::folder_of(&scene.trace).join("metadata").exists() {
+        if trace::find_trace_folder(&scene.trace).join("metadata").exists() {
             scene.read(&scene.shared.lanes(), wrong);
         }
-        if window::exists(&scene.fixture) {
+        if window::window_exists(&scene.fixture) {
             scene.expect_nothing_left(wrong);
         }
         scene.expect_nothing(wrong);
@@ -233,20 +252,21 @@ fn a_recorder_killed_while_it_starts_leaves_nothing_behind() {
 
 #[test]
 fn nothing_is_missing_when_the_program_is_killed() {
-    for (seed, options) in [(21, TINY), (22, ROOMY), (23, TINY)] {
-        let orders = vec![(Word::Threads, 4), (Word::AlarmUs, 100), (Word::Pace, 20)];
-        let mut scene = Scene::new(seed, "process", false, &options, orders);
+    for (seed, options) in [(21, TINY_BUFFERS), (22, ROOMY_BUFFERS), (23, TINY_BUFFERS)] {
+        let orders =
+            vec![(SharedWord::Threads, 4), (SharedWord::AlarmUs, 100), (SharedWord::Pace, 20)];
+        let mut scene = RecordedWorkload::new(seed, "process", false, &options, orders);
         scene.let_run(300);
         let pid = scene.shared.lanes()[1].pid.cast_signed();
         // SAFETY: kill has no preconditions; the process is the recorder's child and runs until it
         // is killed here, so its id is still its own.
         unsafe { libc::kill(pid, libc::SIGKILL) };
-        let status = scene.group.wait(PATIENCE).expect("the recorder ends with its command");
+        let status = scene.group.wait(WAIT_MAX).expect("the recorder ends with its command");
         assert!(!status.success(), "it passes on how its command ended");
-        scene.check(options == ROOMY);
+        scene.check(options == ROOMY_BUFFERS);
         let lanes = scene.shared.lanes();
         let wrong = &mut Complaints::default();
-        let totals = check::totals(&scene.read(&lanes, wrong), &lanes);
+        let totals = check::sum_totals(&scene.read(&lanes, wrong), &lanes);
         let summary = Summary::parse(&scene.log());
         assert_eq!((summary.recorded, summary.lost), (totals.recorded, totals.lost));
     }
@@ -254,9 +274,9 @@ fn nothing_is_missing_when_the_program_is_killed() {
 
 #[test]
 fn a_flight_recorder_can_be_recovered() {
-    let options = [&TINY[..], &["--overwrite"]].concat();
+    let options = [&TINY_BUFFERS[..], &["--overwrite"]].concat();
     for seed in 31..34 {
-        let mut scene = Scene::new(seed, "main", false, &options, busy(100));
+        let mut scene = RecordedWorkload::new(seed, "main", false, &options, busy_orders(100));
         scene.let_run(300);
         scene.group.signal_all(libc::SIGKILL);
         scene.group.wait_for_all();
@@ -264,9 +284,9 @@ fn a_flight_recorder_can_be_recovered() {
         let lanes = scene.shared.lanes();
         let wrong = &mut Complaints::default();
         let streams = scene.read(&lanes, wrong);
-        let totals = check::totals(&streams, &lanes);
+        let totals = check::sum_totals(&streams, &lanes);
         wrong.unless(totals.recorded > 0, || "nothing was recovered".to_owned());
-        check::newest_kept(&streams, &lanes, totals.lost, wrong);
+        check::check_newest_present(&streams, &lanes, totals.lost, wrong);
         scene.expect_nothing_left(wrong);
         scene.expect_nothing(wrong);
     }
@@ -274,22 +294,22 @@ fn a_flight_recorder_can_be_recovered() {
 
 #[test]
 fn recovering_again_changes_nothing() {
-    let mut scene = Scene::new(41, "main", false, &TINY, busy(20));
+    let mut scene = RecordedWorkload::new(41, "main", false, &TINY_BUFFERS, busy_orders(20));
     scene.let_run(300);
     scene.group.signal_all(libc::SIGKILL);
     scene.group.wait_for_all();
     scene.recover();
-    let before = content(&scene.trace);
-    let window = window::fixed_part(&scene.fixture);
+    let before = read_folder_tree(&scene.trace);
+    let window = window::read_fixed_part(&scene.fixture);
     scene.recover();
-    assert!(content(&scene.trace) == before, "the trace changed");
-    assert!(window::fixed_part(&scene.fixture) == window, "the window changed");
+    assert!(read_folder_tree(&scene.trace) == before, "the trace changed");
+    assert!(window::read_fixed_part(&scene.fixture) == window, "the window changed");
     scene.check(false);
 }
 
 #[test]
 fn the_next_recording_recovers_too() {
-    let mut scene = Scene::new(51, "main", false, &TINY, busy(20));
+    let mut scene = RecordedWorkload::new(51, "main", false, &TINY_BUFFERS, busy_orders(20));
     scene.let_run(300);
     scene.group.signal_all(libc::SIGKILL);
     scene.group.wait_for_all();
@@ -302,7 +322,7 @@ fn the_next_recording_recovers_too() {
 
 #[test]
 fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
-    let mut scene = Scene::new(52, "main", false, &ROOMY, busy(20));
+    let mut scene = RecordedWorkload::new(52, "main", false, &ROOMY_BUFFERS, busy_orders(20));
     scene.let_run(300);
     scene.group.signal_all(libc::SIGKILL);
     scene.group.wait_for_all();
@@ -311,7 +331,7 @@ fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
     let mut record = scene.fixture.trackway(&["record", "-o"]);
     let output = record.arg(&scene.trace).args(["--", "true"]).output().expect("trackway runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let theirs = content(&scene.trace);
+    let theirs = read_folder_tree(&scene.trace);
     let recover = |of: &[&Path]| {
         let output = scene.fixture.trackway(&["recover"]).args(of).output().expect("trackway runs");
         (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
@@ -325,14 +345,14 @@ fn a_trace_that_was_moved_is_recovered_though_another_took_its_place() {
     assert!(whole && said.contains("nothing to recover"), "{said}");
     let (whole, said) = recover(&[&moved]);
     assert!(whole && said.contains("recovered "), "{said}");
-    assert!(content(&scene.trace) == theirs, "the other trace changed");
+    assert!(read_folder_tree(&scene.trace) == theirs, "the other trace changed");
     scene.trace = moved;
     scene.check(true);
 }
 
 #[test]
 fn a_running_program_can_be_recovered_from() {
-    let mut scene = Scene::new(61, "main", false, &ROOMY, busy(20));
+    let mut scene = RecordedWorkload::new(61, "main", false, &ROOMY_BUFFERS, busy_orders(20));
     scene.let_run(300);
     scene.kill_recorder();
     let before = scene.shared.lanes();
@@ -348,7 +368,7 @@ fn a_running_program_can_be_recovered_from() {
             ..lane.clone()
         })
         .collect();
-    check::all_there(&streams, &lanes, wrong);
+    check::check_all_present(&streams, &lanes, wrong);
     scene.expect_nothing_left(wrong);
     scene.expect_nothing(wrong);
     let returned = scene.returned();
@@ -359,8 +379,8 @@ fn a_running_program_can_be_recovered_from() {
 fn a_program_stops_paying_for_a_dead_recorder() {
     for (seed, overwrite) in [(71, false), (72, true)] {
         let mode: &[&str] = if overwrite { &["--overwrite"] } else { &[] };
-        let options = [&TINY[..], mode].concat();
-        let scene = Scene::new(seed, "main", false, &options, busy(1000));
+        let options = [&TINY_BUFFERS[..], mode].concat();
+        let scene = RecordedWorkload::new(seed, "main", false, &options, busy_orders(1000));
         scene.wait_until("events are enabled", || scene.events_enabled() > 30);
         scene.kill_recorder();
         scene.wait_until("no event is enabled", || scene.events_enabled() == 0);
@@ -376,15 +396,15 @@ fn a_program_stops_paying_for_a_dead_recorder() {
 
 #[test]
 fn a_recorder_that_was_stopped_goes_on() {
-    let mut scene = Scene::new(91, "main", false, &TINY, busy(1000));
+    let mut scene = RecordedWorkload::new(91, "main", false, &TINY_BUFFERS, busy_orders(1000));
     scene.group.signal(libc::SIGSTOP);
     scene.wait_until("no event is enabled", || scene.events_enabled() == 0);
     scene.group.signal(libc::SIGCONT);
     scene.wait_until("events are enabled", || scene.events_enabled() > 30);
     let since = scene.shared.lanes();
     scene.let_run(300);
-    scene.shared.set(Word::Stop, 1);
-    let status = scene.group.wait(PATIENCE).expect("the program ends");
+    scene.shared.set(SharedWord::Stop, 1);
+    let status = scene.group.wait(WAIT_MAX).expect("the program ends");
     assert!(status.success(), "{status}: {}", scene.log());
     let wrong = &mut Complaints::default();
     let streams = scene.read(&scene.shared.lanes(), wrong);
@@ -398,14 +418,14 @@ fn a_recorder_that_was_stopped_goes_on() {
 
 #[test]
 fn a_damaged_byte_is_noticed() {
-    let mut scene = Scene::new(95, "main", false, &ROOMY, busy(20));
-    scene.shared.set(Word::Stop, 1);
-    let status = scene.group.wait(PATIENCE).expect("the program ends");
+    let mut scene = RecordedWorkload::new(95, "main", false, &ROOMY_BUFFERS, busy_orders(20));
+    scene.shared.set(SharedWord::Stop, 1);
+    let status = scene.group.wait(WAIT_MAX).expect("the program ends");
     assert!(status.success(), "{status}: {}", scene.log());
     scene.check(true);
     let lanes = scene.shared.lanes();
-    let folder = trace::folder_of(&scene.trace);
-    let streams = trace::read(&folder, &lanes, BODY_MAX, &mut Complaints::default());
+    let folder = trace::find_trace_folder(&scene.trace);
+    let streams = trace::read_streams(&folder, &lanes, BODY_BYTES_MAX, &mut Complaints::default());
     let fullest = streams.iter().max_by_key(|stream| stream.records.len()).expect("a stream");
     let path = folder.join(&fullest.name);
     let good = std::fs::read(&path).expect("a stream file");
@@ -416,7 +436,7 @@ fn a_damaged_byte_is_noticed() {
         bytes[at] ^= 1;
         std::fs::write(&path, bytes).expect("the damage is written");
         let wrong = &mut Complaints::default();
-        trace::read(&folder, &lanes, BODY_MAX, wrong);
+        trace::read_streams(&folder, &lanes, BODY_BYTES_MAX, wrong);
         assert!(wrong.text().is_some(), "the damage at byte {at} of {} shows", fullest.name);
     }
 }
@@ -424,12 +444,12 @@ fn a_damaged_byte_is_noticed() {
 #[test]
 fn regions_of_claimers_that_were_killed_are_used_again() {
     const KILLS: u64 = 1000;
-    let orders = vec![(Word::Kills, KILLS), (Word::Pace, 500)];
+    let orders = vec![(SharedWord::Kills, KILLS), (SharedWord::Pace, 500)];
     let options = ["--buffer-size=1M", "--sub-buffers=64"];
-    let mut scene = Scene::new(81, "dying", true, &options, orders);
-    let status = scene.group.wait(2 * PATIENCE).expect("the program ends");
+    let mut scene = RecordedWorkload::new(81, "dying", true, &options, orders);
+    let status = scene.group.wait(2 * WAIT_MAX).expect("the program ends");
     assert!(status.success(), "{status}: {}", scene.log());
-    assert_eq!(scene.shared.get(Word::Killed), KILLS);
+    assert_eq!(scene.shared.get(SharedWord::Killed), KILLS);
     scene.check(false);
     let lanes = scene.shared.lanes();
     let streams = scene.read(&lanes, &mut Complaints::default());

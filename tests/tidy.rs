@@ -40,7 +40,7 @@ const UNSAFE_ALLOWED: [&str; 20] = [
     "tests/",
 ];
 
-fn metadata() -> Option<serde_json::Value> {
+fn cargo_metadata() -> Option<serde_json::Value> {
     if !has("cargo") {
         report_skipped("cargo is not installed");
         return None;
@@ -58,7 +58,7 @@ fn metadata() -> Option<serde_json::Value> {
     Some(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-fn short(name: &str) -> String {
+fn short_crate_name(name: &str) -> String {
     match name {
         "trackway" => "rust".into(),
         _ => name.strip_prefix("trackway-").unwrap_or(name).into(),
@@ -66,7 +66,7 @@ fn short(name: &str) -> String {
 }
 
 /// Returns the normal dependencies of every crate, by crate name. Optional ones are off by default.
-fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
+fn crate_dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<String>> {
     let mut all = BTreeMap::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let of = package["dependencies"].as_array().expect("dependencies");
@@ -82,7 +82,7 @@ fn dependencies(metadata: &serde_json::Value) -> BTreeMap<String, BTreeSet<Strin
 
 #[test]
 fn crates_import_what_the_architecture_says() {
-    let Some(metadata) = metadata() else { return };
+    let Some(metadata) = cargo_metadata() else { return };
     let text = fs::read_to_string(source_dir().join("ARCHITECTURE.md")).expect("ARCHITECTURE.md");
     let table = text
         .split("<!-- imports: begin -->")
@@ -97,24 +97,25 @@ fn crates_import_what_the_architecture_says() {
         documented.insert(cells[0].to_owned(), imports.filter(|name| !name.is_empty()).collect());
     }
     let mut actual: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for (name, dependencies) in dependencies(&metadata) {
+    for (name, dependencies) in crate_dependencies(&metadata) {
         if name == "trackway" || name.starts_with("trackway-") {
             let ours = |dependency: &String| dependency.starts_with("trackway-");
-            let imports = dependencies.iter().filter(|name| ours(name)).map(|name| short(name));
-            actual.insert(short(&name), imports.collect());
+            let imports =
+                dependencies.iter().filter(|name| ours(name)).map(|name| short_crate_name(name));
+            actual.insert(short_crate_name(&name), imports.collect());
         }
     }
     assert_eq!(actual, documented, "left: cargo metadata; right: ARCHITECTURE.md");
 }
 
 /// Kinds of test programs; `scripts/suite` defines each.
-const KINDS: [&str; 3] = ["computing", "recording", "alone"];
+const TEST_KINDS: [&str; 3] = ["computing", "recording", "alone"];
 
 /// `scripts/suite` reads the kind of a test program from `[package.metadata.tests]` of its crate. A
 /// crate may have a default; this one has none. A kind is declared of no program that is gone.
 #[test]
 fn every_test_program_has_a_kind() {
-    let Some(metadata) = metadata() else { return };
+    let Some(metadata) = cargo_metadata() else { return };
     let mut bad = Vec::new();
     for package in metadata["packages"].as_array().expect("packages") {
         let name = package["name"].as_str().expect("a name");
@@ -128,7 +129,7 @@ fn every_test_program_has_a_kind() {
             .collect();
         let declared = package["metadata"]["tests"].as_object().cloned().unwrap_or_default();
         let is_kind =
-            |of: &str| declared.get(of).is_some_and(|kind| KINDS.iter().any(|it| kind == it));
+            |of: &str| declared.get(of).is_some_and(|kind| TEST_KINDS.iter().any(|it| kind == it));
         for program in programs.iter().filter(|of| !is_kind(of) && !is_kind("default")) {
             bad.push(format!("{name}: {program} has no kind"));
         }
@@ -142,8 +143,8 @@ fn every_test_program_has_a_kind() {
 
 #[test]
 fn the_agent_depends_on_nothing_but_libc() {
-    let Some(metadata) = metadata() else { return };
-    let dependencies = dependencies(&metadata);
+    let Some(metadata) = cargo_metadata() else { return };
+    let dependencies = crate_dependencies(&metadata);
     let mut seen = BTreeSet::new();
     let mut open = vec!["trackway-capi".to_owned()];
     while let Some(name) = open.pop() {
@@ -158,15 +159,15 @@ fn the_agent_depends_on_nothing_but_libc() {
 }
 
 /// Files that git tracks (or would), with these endings.
-fn sources(endings: &[&str]) -> Vec<PathBuf> {
-    fn walk(dir: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
+fn find_sources(endings: &[&str]) -> Vec<PathBuf> {
+    fn collect_files(dir: &Path, endings: &[&str], found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(dir).expect("a readable folder").flatten() {
             let path = entry.path();
             let name = entry.file_name();
             let name = name.to_string_lossy();
             if path.is_dir() {
                 if name != "target" && !name.starts_with('.') && !name.starts_with("trackway-") {
-                    walk(&path, endings, found);
+                    collect_files(&path, endings, found);
                 }
             } else if endings.iter().any(|ending| name.ends_with(ending)) {
                 found.push(path);
@@ -174,12 +175,12 @@ fn sources(endings: &[&str]) -> Vec<PathBuf> {
         }
     }
     let mut found = Vec::new();
-    walk(&source_dir(), endings, &mut found);
+    collect_files(&source_dir(), endings, &mut found);
     assert!(found.len() > 5, "the sources were not found");
     found
 }
 
-fn relative(path: &Path) -> String {
+fn relative_path(path: &Path) -> String {
     path.strip_prefix(source_dir()).unwrap_or(path).display().to_string()
 }
 
@@ -188,14 +189,18 @@ fn lines_and_files_have_a_readable_size() {
     const LINE_MAX: usize = 100;
     const FILE_MAX: usize = 900;
     let mut bad = Vec::new();
-    for path in sources(&[".rs", ".c", ".h", ".cc", ".hpp"]) {
+    for path in find_sources(&[".rs", ".c", ".h", ".cc", ".hpp"]) {
         let text = fs::read_to_string(&path).expect("a source file");
         if text.lines().count() > FILE_MAX && !path.ends_with("trackway.h") {
-            bad.push(format!("{}: longer than {FILE_MAX} lines", relative(&path)));
+            bad.push(format!("{}: longer than {FILE_MAX} lines", relative_path(&path)));
         }
         for (number, line) in text.lines().enumerate() {
             if line.chars().count() > LINE_MAX && !line.contains("http") {
-                bad.push(format!("{}:{}: longer than {LINE_MAX}", relative(&path), number + 1));
+                bad.push(format!(
+                    "{}:{}: longer than {LINE_MAX}",
+                    relative_path(&path),
+                    number + 1
+                ));
             }
         }
     }
@@ -205,8 +210,8 @@ fn lines_and_files_have_a_readable_size() {
 #[test]
 fn unsafe_code_is_where_it_may_be_and_argued() {
     let mut bad = Vec::new();
-    for path in sources(&[".rs"]) {
-        let name = relative(&path);
+    for path in find_sources(&[".rs"]) {
+        let name = relative_path(&path);
         let text = fs::read_to_string(&path).expect("a source file");
         let lines: Vec<&str> = text.lines().collect();
         for (number, line) in lines.iter().enumerate() {
@@ -226,7 +231,7 @@ fn unsafe_code_is_where_it_may_be_and_argued() {
 #[test]
 fn strong_orderings_are_argued() {
     // Crates whose correctness rests on orderings. Their tests may use any ordering.
-    const WATCHED: [&str; 5] = [
+    const ORDERED_CRATES: [&str; 5] = [
         "crates/ring/src/",
         "crates/window/src/",
         "crates/agent/src/",
@@ -234,11 +239,12 @@ fn strong_orderings_are_argued() {
         "crates/rust/src/",
     ];
     /// Lines above an ordering in which its argument may stand.
-    const NEAR: usize = 12;
+    const ARGUMENT_LINES_MAX: usize = 12;
     let mut bad = Vec::new();
-    for path in sources(&[".rs"]) {
-        let name = relative(&path);
-        if !WATCHED.iter().any(|watched| name.starts_with(watched)) || name.contains("tests") {
+    for path in find_sources(&[".rs"]) {
+        let name = relative_path(&path);
+        if !ORDERED_CRATES.iter().any(|watched| name.starts_with(watched)) || name.contains("tests")
+        {
             continue;
         }
         let text = fs::read_to_string(&path).expect("a source file");
@@ -249,7 +255,7 @@ fn strong_orderings_are_argued() {
             if !strong.iter().any(|word| code.contains(&format!("Ordering::{word}"))) {
                 continue;
             }
-            let above = &lines[number.saturating_sub(NEAR)..=number];
+            let above = &lines[number.saturating_sub(ARGUMENT_LINES_MAX)..=number];
             if !above.iter().any(|line| line.contains("ORDERING:")) {
                 bad.push(format!("{name}:{}: {}", number + 1, line.trim()));
             }
@@ -259,7 +265,7 @@ fn strong_orderings_are_argued() {
 }
 
 /// Sources that write text for people without the crate `console`, with the reason.
-const WRITES_ITSELF: [&str; 6] = [
+const DIRECT_WRITERS: [&str; 6] = [
     // All other code writes through this crate.
     "crates/console/src/",
     // Messages of tests.
@@ -273,22 +279,22 @@ const WRITES_ITSELF: [&str; 6] = [
 ];
 
 /// The part of a source file that is not for tests.
-fn without_tests(text: &str) -> &str {
+fn strip_tests(text: &str) -> &str {
     text.split("\n#[cfg(test)]\nmod ").next().unwrap_or(text)
 }
 
 /// Files of the crates that run as a command or within one, without their tests.
 fn command_sources() -> Vec<(String, String)> {
     let mut found = Vec::new();
-    for path in sources(&[".rs"]) {
-        let name = relative(&path);
+    for path in find_sources(&[".rs"]) {
+        let name = relative_path(&path);
         let is_test = name.ends_with("/tests.rs") || name.contains("/tests/");
         let is_command = name.starts_with("crates/") || name.starts_with("bench/");
         if !is_command || !name.contains("/src/") || is_test {
             continue;
         }
         let text = fs::read_to_string(&path).expect("a source file");
-        found.push((name, without_tests(&text).to_owned()));
+        found.push((name, strip_tests(&text).to_owned()));
     }
     assert!(found.len() > 100, "the sources were not found");
     found
@@ -300,7 +306,7 @@ fn text_for_people_passes_the_console() {
         ["println!(", "eprint!(", " print!(", "io::stdout", "io::stderr", "IsTerminal", "\\x1b["];
     let mut bad = Vec::new();
     for (name, text) in command_sources() {
-        if WRITES_ITSELF.iter().any(|allowed| name.starts_with(allowed)) {
+        if DIRECT_WRITERS.iter().any(|allowed| name.starts_with(allowed)) {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
@@ -316,7 +322,7 @@ fn text_for_people_passes_the_console() {
 
 /// Returns true if a line of code declares that a type holds an [`std::io::Error`]: as a member of
 /// a variant or a structure, not as a parameter, a result or a value.
-fn holds_io_error(code: &str) -> bool {
+fn declares_io_error(code: &str) -> bool {
     let code = code.trim().replace("std::io::Error", "io::Error");
     let is_declaration =
         !["fn ", "|", "=", ";", "Result<", "->", "&"].iter().any(|word| code.contains(word));
@@ -339,17 +345,17 @@ fn errors_of_the_system_are_held_without_their_numbers() {
         ("    Err(error) if error.kind() == io::ErrorKind::NotFound => (),", false),
         ("    result: io::Result<()>,", false),
     ] {
-        assert_eq!(holds_io_error(code), holds, "{code}");
+        assert_eq!(declares_io_error(code), holds, "{code}");
     }
     let mut bad = Vec::new();
     for (name, text) in command_sources() {
-        if WRITES_ITSELF.iter().any(|allowed| name.starts_with(allowed)) {
+        if DIRECT_WRITERS.iter().any(|allowed| name.starts_with(allowed)) {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
             let code = line.split("//").next().unwrap_or("");
             // anyhow's text of an error and its causes has their numbers.
-            if holds_io_error(code) || code.contains(":#}") {
+            if declares_io_error(code) || code.contains(":#}") {
                 bad.push(format!("{name}:{}: {}", number + 1, line.trim()));
             }
         }
@@ -363,7 +369,7 @@ fn errors_of_the_system_are_held_without_their_numbers() {
 fn nothing_is_left_over() {
     let words = ["todo!(", "unimplemented!(", concat!("FIX", "ME"), concat!("XX", "X"), "dbg!("];
     let mut bad = Vec::new();
-    for path in sources(&[".rs", ".c", ".h"]) {
+    for path in find_sources(&[".rs", ".c", ".h"]) {
         if path.ends_with("tests/tidy.rs") {
             continue;
         }
@@ -372,7 +378,7 @@ fn nothing_is_left_over() {
             // mkstemp's template has six of them.
             let line = line.replace(concat!("XXX", "XXX"), "");
             if words.iter().any(|word| line.contains(word)) {
-                bad.push(format!("{}:{}: {}", relative(&path), number + 1, line.trim()));
+                bad.push(format!("{}:{}: {}", relative_path(&path), number + 1, line.trim()));
             }
         }
     }
@@ -382,10 +388,10 @@ fn nothing_is_left_over() {
 #[test]
 fn every_rust_file_says_what_it_is() {
     let mut bad = Vec::new();
-    for path in sources(&[".rs"]) {
+    for path in find_sources(&[".rs"]) {
         let text = fs::read_to_string(&path).expect("a source file");
         if !text.starts_with("//!") {
-            bad.push(relative(&path));
+            bad.push(relative_path(&path));
         }
     }
     assert!(bad.is_empty(), "without a head: {}", bad.join(", "));

@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use trackway_tests::{Fixture, has, lossy_text, report_skipped};
 
-fn bench(fixture: &Fixture, arguments: &[&str]) -> Output {
+fn run_bench(fixture: &Fixture, arguments: &[&str]) -> Output {
     let words: Vec<&str> = ["bench"].iter().chain(arguments).copied().collect();
     fixture.trackway(&words).output().expect("it runs")
 }
 
-fn read(path: &Path) -> Value {
+fn read_json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).expect("a file")).expect("JSON")
 }
 
 /// Runs the shortest suite quickly, in this folder; returns `None` without a compiler.
-fn quick(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
+fn run_startup_suite(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
     if !has("cc") {
         report_skipped("cc is not installed");
         return None;
@@ -27,7 +27,7 @@ fn quick(fixture: &Fixture, folder: &str) -> Option<PathBuf> {
     let out = fixture.path(folder);
     let shown = out.to_str().expect("a path");
     let wanted = ["startup", "--quick", "--tracers", "trackway-off", "--out", shown];
-    let output = bench(fixture, &wanted);
+    let output = run_bench(fixture, &wanted);
     assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
     Some(out.join("results.json"))
 }
@@ -43,29 +43,29 @@ fn misspelt_names_are_refused_before_measuring() {
         (&["compare", "none.json", "none.json"], "cannot open none.json"),
         (&["page", "/dev/zero"], "/dev/zero: it is too large for a report"),
     ] {
-        let output = bench(&fixture, arguments);
+        let output = run_bench(&fixture, arguments);
         let said = lossy_text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(expected), "{arguments:?}: {said}");
     }
-    let list = bench(&fixture, &["--list"]);
+    let list = run_bench(&fixture, &["--list"]);
     assert!(lossy_text(&list.stdout).lines().last().is_some_and(|line| line.starts_with("in all")));
 }
 
 #[test]
 fn runs_are_kept_drawn_and_compared() {
     let fixture = Fixture::new("bench-compare");
-    let Some(results) = quick(&fixture, "one") else { return };
-    let first = read(&results);
+    let Some(results) = run_startup_suite(&fixture, "one") else { return };
+    let first = read_json(&results);
     assert!(first["settings"]["seed"].is_u64() && first["is_partial"] == false, "{first}");
     let shown = results.to_str().expect("a path");
     let page =
-        bench(&fixture, &["page", shown, "--out", fixture.path("two").to_str().expect("it")]);
+        run_bench(&fixture, &["page", shown, "--out", fixture.path("two").to_str().expect("it")]);
     assert_eq!(page.status.code(), Some(0), "{}", lossy_text(&page.stderr));
     let page = fs::read_to_string(fixture.path("two").join("report.html")).expect("a page");
     assert!(page.contains("<section id=\"startup\">") && page.contains("<svg"));
 
-    let alone = bench(&fixture, &["compare", shown, shown, "--fail-on", "slower"]);
+    let alone = run_bench(&fixture, &["compare", shown, shown, "--fail-on", "slower"]);
     assert_eq!(alone.status.code(), Some(0), "{}", lossy_text(&alone.stderr));
     let said = lossy_text(&alone.stdout);
     assert!(said.contains("too few rounds"), "{said}");
@@ -85,11 +85,11 @@ fn runs_are_kept_drawn_and_compared() {
     }
     let (before, after) = (fixture.path("before.json"), fixture.path("after.json"));
     let (before, after) = (before.to_str().expect("a path"), after.to_str().expect("a path"));
-    let worse = bench(&fixture, &["compare", before, after, "--fail-on", "slower"]);
+    let worse = run_bench(&fixture, &["compare", before, after, "--fail-on", "slower"]);
     assert_eq!(worse.status.code(), Some(1), "{}", lossy_text(&worse.stderr));
     let said = lossy_text(&worse.stdout);
     assert!(said.contains("slower") && said.contains("trackway-off"), "{said}");
-    let better = bench(&fixture, &["compare", after, before, "--fail-on", "slower", "--json"]);
+    let better = run_bench(&fixture, &["compare", after, before, "--fail-on", "slower", "--json"]);
     assert_eq!(better.status.code(), Some(0), "{}", lossy_text(&better.stderr));
     let found: Value = serde_json::from_slice(&better.stdout).expect("JSON");
     let rows = found["rows"].as_array().expect("rows");
@@ -107,7 +107,7 @@ fn the_command_of_a_figure_repeats_it() {
     let suite = |arguments: &[&str], folder: &str| {
         let out = fixture.path(folder);
         let out = out.to_str().expect("a path");
-        let output = bench(&fixture, &[arguments, &["--out", out]].concat());
+        let output = run_bench(&fixture, &[arguments, &["--out", out]].concat());
         assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
         // The expected duration is also printed without a terminal.
         let said = lossy_text(&output.stderr);
@@ -115,7 +115,7 @@ fn the_command_of_a_figure_repeats_it() {
             said.starts_with("at most about ") && said.contains(" s, with results in "),
             "{said}"
         );
-        read(&fixture.path(folder).join("results.json"))
+        read_json(&fixture.path(folder).join("results.json"))
     };
     let wanted =
         ["startup", "--quick", "--rounds", "2", "--tracers", "trackway-off", "--seed", "7"];
@@ -147,9 +147,9 @@ fn payloads_are_accounted_for_and_their_bytes_told() {
     let out = fixture.path("out");
     let shown = out.to_str().expect("a path");
     let wanted = ["payload", "--quick", "--tracers", "trackway", "--out", shown];
-    let output = bench(&fixture, &wanted);
+    let output = run_bench(&fixture, &wanted);
     assert_eq!(output.status.code(), Some(0), "{}", lossy_text(&output.stderr));
-    let report = read(&out.join("results.json"));
+    let report = read_json(&out.join("results.json"));
     let rows = report["suites"]["payload"]["rows"].as_array().expect("rows");
     let bytes = |case: &str| {
         let row = rows.iter().find(|row| row["case"] == case && row["tracer"] == "trackway");
@@ -193,7 +193,7 @@ fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
     assert!(told.success());
     let status = child.wait().expect("ours");
     assert_eq!(status.code(), Some(130));
-    let report = read(&out.join("results.json"));
+    let report = read_json(&out.join("results.json"));
     assert_eq!(
         (&report["is_partial"], &report["suites"]["startup"]["ended"]),
         (&json!(true), &json!("interrupted"))
@@ -207,7 +207,7 @@ fn an_interrupted_run_keeps_what_was_measured_and_leaves_nothing() {
 #[test]
 fn disturbances_are_reported_with_remedies() {
     let fixture = Fixture::new("bench-doctor");
-    let output = bench(&fixture, &["doctor", "--json"]);
+    let output = run_bench(&fixture, &["doctor", "--json"]);
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
     let disturbing = found["disturbing"].as_u64().expect("a number");
     assert_eq!(output.status.code(), Some(i32::from(disturbing > 0)), "{found}");

@@ -2,7 +2,7 @@
 //! `trackway bench drain`: events that arrive in files.
 
 use serde_json::Value;
-use trackway_tests::bench::{self, number};
+use trackway_tests::bench::{self, count_in_row};
 use trackway_tests::{Fixture, report_skipped};
 
 /// RUN the suite, once. EXPECT every event of every mode to be where the mode puts it, all single
@@ -11,13 +11,13 @@ use trackway_tests::{Fixture, report_skipped};
 fn events_are_accounted_for_in_every_mode_one_by_one_and_step_by_step() {
     let fixture = Fixture::new("bench-events");
     let tracers = "trackway-lockless,printf,rdtsc,lw-ust,trackway-off";
-    let Some(rows) = bench::rows(&fixture, "tracepoint", tracers) else { return };
-    modes(&rows);
-    singles(&rows);
-    instructions(&rows);
+    let Some(rows) = bench::measure_rows(&fixture, "tracepoint", tracers) else { return };
+    check_session_modes(&rows);
+    check_single_events(&rows);
+    check_instruction_counts(&rows);
 }
 
-fn modes(rows: &[Value]) {
+fn check_session_modes(rows: &[Value]) {
     for tracer in ["trackway", "trackway-lockless"] {
         for (case, may_overwrite) in [
             ("u32, 1 thread", true),
@@ -27,24 +27,24 @@ fn modes(rows: &[Value]) {
             ("u32, single events, steady", false),
             ("u32, single events, producer only", false),
         ] {
-            let row = bench::row(rows, tracer, case);
+            let row = bench::row_of_case(rows, tracer, case);
             assert_eq!(row["status"], "measured", "{row}");
             let names = ["emitted", "recorded", "lost", "overwritten"];
-            let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
+            let [emitted, recorded, lost, overwritten] = names.map(|name| count_in_row(row, name));
             assert_eq!(recorded + lost + overwritten, emitted, "{tracer}, {case}");
             assert!(recorded > 0 && lost == 0, "{tracer}, {case}: {row}");
             assert_eq!(overwritten > 0, may_overwrite, "{tracer}, {case}: {row}");
         }
     }
     // Our formatted event is in the same table as the function that formats the same text.
-    let text = bench::row(rows, "printf", "\"%s (%d)\", 1 thread");
+    let text = bench::row_of_case(rows, "printf", "\"%s (%d)\", 1 thread");
     let beside = text["beside"].as_u64().expect("beside") as usize;
     assert_eq!(rows[beside]["tracer"], "trackway-printf", "{text}");
 }
 
-fn singles(rows: &[Value]) {
+fn check_single_events(rows: &[Value]) {
     for tracer in ["rdtsc", "lw-ust", "trackway"] {
-        let row = bench::row(rows, tracer, "u32, single events, overwrite");
+        let row = bench::row_of_case(rows, tracer, "u32, single events, overwrite");
         let histogram = row["histogram"].as_array().expect("a histogram");
         let counted: u64 = histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum();
         let tail = &row["tail"];
@@ -58,8 +58,8 @@ fn singles(rows: &[Value]) {
     }
 }
 
-fn instructions(rows: &[Value]) {
-    let steps = |tracer: &'static str| bench::row(rows, tracer, "u32, instructions");
+fn check_instruction_counts(rows: &[Value]) {
+    let steps = |tracer: &'static str| bench::row_of_case(rows, tracer, "u32, instructions");
     if steps("trackway")["status"] == "absent" {
         return report_skipped("programs cannot be stepped through here");
     }
@@ -74,7 +74,7 @@ fn instructions(rows: &[Value]) {
     assert!((2.0..20.0).contains(&off), "{off}");
     assert!(light > 2.0 * clock && light < 1000.0, "{light}");
     assert!(ours > 2.0 * off && ours < 1000.0, "{ours}");
-    assert_eq!(number(steps("trackway"), "lost"), 0);
+    assert_eq!(count_in_row(steps("trackway"), "lost"), 0);
 }
 
 /// RUN threads at full speed with buffers of each size. EXPECT every event to be in the trace or
@@ -82,19 +82,19 @@ fn instructions(rows: &[Value]) {
 #[test]
 fn arrival_in_files_is_listed_by_buffer_memory() {
     let fixture = Fixture::new("bench-drain");
-    let Some(report) = bench::report(&fixture, "drain", "trackway") else { return };
-    let rows = bench::rows_of(&report, "drain");
-    let ours = bench::of(&rows, "trackway");
+    let Some(report) = bench::run_complete_suite(&fixture, "drain", "trackway") else { return };
+    let rows = bench::rows_of_suite(&report, "drain");
+    let ours = bench::rows_of_tracer(&rows, "trackway");
     let sizes: Vec<f64> = ours.iter().map(|row| row["x"].as_f64().expect("MiB")).collect();
     assert_eq!(sizes, [0.25, 1.0, 4.0, 16.0]);
     for row in ours {
         assert!(bench::is_measured(row), "{row}");
-        bench::is_accounted_for(row);
+        bench::assert_events_accounted_for(row);
         let figure = row["samples"][0].as_f64().expect("a figure");
         let extra = |name: &str| row["extra"][name].as_f64().expect(name);
         assert!(figure > 0.0 && figure <= extra("events/s emitted"), "{row}");
         assert!(extra("events/s with fsync") <= figure, "{row}");
-        let lost = number(row, "lost") as f64 / number(row, "emitted") as f64;
+        let lost = count_in_row(row, "lost") as f64 / count_in_row(row, "emitted") as f64;
         assert!((extra("lost, %") - lost * 100.0).abs() < 1e-6, "{row}");
     }
     let bars = report["bars"].as_array().expect("bars");

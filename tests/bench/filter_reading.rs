@@ -4,12 +4,12 @@
 use std::fs;
 
 use serde_json::Value;
-use trackway_tests::bench::{quick, rows_of};
+use trackway_tests::bench::{rows_of_suite, run_suite};
 use trackway_tests::{Fixture, has, report_skipped};
 
 /// Runs a suite quickly with these tracers, without a failure; returns its rows.
-fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Vec<Value> {
-    let (code, said, results) = quick(fixture, suite, tracers, |command| {
+fn measure_rows(fixture: &Fixture, suite: &str, tracers: &str) -> Vec<Value> {
+    let (code, said, results) = run_suite(fixture, suite, tracers, |command| {
         command.env("TMPDIR", fixture.path(""));
     });
     assert_eq!((code, &results["is_partial"]), (Some(0), &Value::Bool(false)), "{said}");
@@ -17,16 +17,18 @@ fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Vec<Value> {
     let is_left = |name: &str| name.starts_with("trackway-lab");
     let left: Vec<_> = left.filter(|entry| is_left(&entry.file_name().to_string_lossy())).collect();
     assert!(left.is_empty(), "{left:?}");
-    rows_of(&results, suite)
+    rows_of_suite(&results, suite)
 }
 
-fn is(row: &Value, member: &str, what: &str) -> bool {
+fn member_equals(row: &Value, member: &str, what: &str) -> bool {
     row[member].as_str().expect("text") == what
 }
 
 /// Returns the measured rows of a tracer.
-fn measured<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
-    let is_one = |row: &&Value| is(row, "tracer", tracer) && is(row, "status", "measured");
+fn measured_rows_of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
+    let is_one = |row: &&Value| {
+        member_equals(row, "tracer", tracer) && member_equals(row, "status", "measured")
+    };
     rows.iter().filter(is_one).collect()
 }
 
@@ -36,7 +38,7 @@ fn measured<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
 #[test]
 fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
     let fixture = Fixture::new("bench-filter");
-    let rows = rows(&fixture, "filter", "trackway,rbpf-interpreted");
+    let rows = measure_rows(&fixture, "filter", "trackway,rbpf-interpreted");
     // Of integers and of strings: 2 chains of one predicate, 5 of 9 and of 50.
     let chains = 2 + 5 + 5;
     let has_code = cfg!(target_arch = "x86_64");
@@ -48,15 +50,17 @@ fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
         ("rbpf-interpreted", chains),
     ];
     for (tracer, count) in expected {
-        assert_eq!(measured(&rows, tracer).len(), count, "{tracer}");
+        assert_eq!(measured_rows_of(&rows, tracer).len(), count, "{tracer}");
     }
-    let in_c = measured(&rows, "c");
+    let in_c = measured_rows_of(&rows, "c");
     assert_eq!(in_c.len(), if has("clang") || has("cc") { 2 * chains } else { 0 });
-    for row in measured(&rows, "trackway-interpreted") {
+    for row in measured_rows_of(&rows, "trackway-interpreted") {
         assert_eq!(row["times"].is_object(), !in_c.is_empty(), "{row}");
     }
-    let traced = measured(&rows, "trackway");
-    let is_absent = |row: &&Value| is(row, "tracer", "trackway") && is(row, "status", "absent");
+    let traced = measured_rows_of(&rows, "trackway");
+    let is_absent = |row: &&Value| {
+        member_equals(row, "tracer", "trackway") && member_equals(row, "status", "absent")
+    };
     match rows.iter().find(is_absent) {
         Some(row) => report_skipped(format!("of traced programs: {}", row["reason"])),
         None => assert_eq!(traced.len(), 2 * 7),
@@ -82,14 +86,15 @@ fn filters_are_measured_alone_and_in_programs_whose_events_add_up() {
 #[test]
 fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
     let fixture = Fixture::new("bench-sharing");
-    let rows = rows(&fixture, "sharing", "");
-    assert_eq!(measured(&rows, "memory").len(), 2);
+    let rows = measure_rows(&fixture, "sharing", "");
+    assert_eq!(measured_rows_of(&rows, "memory").len(), 2);
     let ways = ["mmap", "trackway-recorder", "bpf-program", "bpf-batch", "bpf-syscall"];
     for way in ways {
-        let of_it: Vec<&Value> = rows.iter().filter(|row| is(row, "tracer", way)).collect();
+        let of_it: Vec<&Value> =
+            rows.iter().filter(|row| member_equals(row, "tracer", way)).collect();
         assert_eq!(of_it.len(), if way == "trackway-recorder" { 1 } else { 2 });
         for row in of_it {
-            let is_absent = is(row, "status", "absent") && row["reason"].is_string();
+            let is_absent = member_equals(row, "status", "absent") && row["reason"].is_string();
             let is_told = row["times"].is_object() && row["tail"]["count"].as_u64() > Some(0);
             assert!(is_absent || is_told, "{row}");
         }
@@ -101,8 +106,8 @@ fn shared_data_is_read_and_updated_by_every_way_that_there_is() {
 #[test]
 fn our_reader_is_measured_beside_the_other_one() {
     let fixture = Fixture::new("bench-reading");
-    let rows = rows(&fixture, "reading", "trackway");
-    let ours = measured(&rows, "trackway");
+    let rows = measure_rows(&fixture, "reading", "trackway");
+    let ours = measured_rows_of(&rows, "trackway");
     let cases: Vec<&str> = ours.iter().map(|row| row["case"].as_str().expect("text")).collect();
     for kind in ["Trackway's, u32", "Trackway's, strings"] {
         for work in ["text", "decode only", "count", "first line"] {
@@ -110,7 +115,7 @@ fn our_reader_is_measured_beside_the_other_one() {
             assert!(cases.contains(&case.as_str()), "{case}: {cases:?}");
         }
     }
-    let theirs = measured(&rows, "babeltrace2");
+    let theirs = measured_rows_of(&rows, "babeltrace2");
     // For each kind of trace three works, and first lines of two sizes; and numbers decoded of the
     // large trace. Of ours, all large traces are text and decoded, too.
     let kinds = cases.len() / 7;

@@ -6,13 +6,15 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use trackway_tests::bench::{self, is_accounted_for, is_measured, number, processes};
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::bench::{
+    self, assert_events_accounted_for, count_in_row, count_processes, is_measured,
+};
+use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, has, is_root, report_skipped};
 
 /// Returns the measured rows of a tracer; the others must be absent, with a reason.
-fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
-    bench::of(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
+fn measured_rows_of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
+    bench::rows_of_tracer(rows, tracer).into_iter().filter(|row| is_measured(row)).collect()
 }
 
 /// RUN the suite. EXPECT each length of names, calls one by one, and all events of all calls;
@@ -21,14 +23,14 @@ fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
 fn each_call_has_its_two_events() {
     let fixture = Fixture::new("bench-syscall");
     let tracers = "trackway-tree,ftrace,strace";
-    let Some(report) = bench::report(&fixture, "syscall", tracers) else { return };
-    let rows = bench::rows_of(&report, "syscall");
-    assert_eq!(of(&rows, "untraced").len(), 7);
-    assert_eq!(of(&rows, "untraced again").len(), 1);
+    let Some(report) = bench::run_complete_suite(&fixture, "syscall", tracers) else { return };
+    let rows = bench::rows_of_suite(&report, "syscall");
+    assert_eq!(measured_rows_of(&rows, "untraced").len(), 7);
+    assert_eq!(measured_rows_of(&rows, "untraced again").len(), 1);
     for tracer in ["trackway-tree", "ftrace", "strace"] {
-        let mine = of(&rows, tracer);
+        let mine = measured_rows_of(&rows, tracer);
         for row in &mine {
-            is_accounted_for(row);
+            assert_events_accounted_for(row);
             // A row of recorders at work has no baseline row.
             assert!(row["unit"] == "events/s" || row["added"]["median"].is_f64(), "{row}");
         }
@@ -38,8 +40,8 @@ fn each_call_has_its_two_events() {
         assert!(mine.is_empty() || lengths == [0, 15, 31, 63, 127, 255], "{tracer}: {lengths:?}");
         for row in mine.iter().filter(|row| row["case"] == "getppid") {
             // Of its 150 batches' calls, and those that were measured one by one: two events each.
-            let singles = number(&row["tail"], "count");
-            assert!(singles > 0 && number(row, "emitted") > 2 * singles, "{row}");
+            let singles = count_in_row(&row["tail"], "count");
+            assert!(singles > 0 && count_in_row(row, "emitted") > 2 * singles, "{row}");
             if tracer == "trackway-tree" {
                 assert!(row["extra"]["added, in terms of what ftrace adds"].is_f64(), "{row}");
                 assert!(row["extra"]["bytes of an event in LTTng's layout"].is_f64(), "{row}");
@@ -61,24 +63,27 @@ fn each_call_has_its_two_events() {
 fn calls_of_each_thread_have_their_events_by_every_clock() {
     let fixture = Fixture::new("bench-scaling");
     let tracers = "rdtsc,trackway-tracefs,ftrace";
-    let Some(rows) = bench::rows(&fixture, "scaling", tracers) else { return };
+    let Some(rows) = bench::measure_rows(&fixture, "scaling", tracers) else { return };
     let threads = |row: &Value| row["x"].as_f64().expect("threads") as u64;
     let counts = |rows: &[&Value]| rows.iter().map(|row| threads(row)).collect::<Vec<u64>>();
     let cpus = std::thread::available_parallelism().expect("CPUs").get() as u64;
     let doubled = |most| -> Vec<u64> {
         std::iter::successors(Some(1), |one| Some(one * 2)).take_while(|one| *one <= most).collect()
     };
-    assert_eq!(counts(&of(&rows, "rdtsc")), doubled(4 * cpus));
-    assert_eq!(counts(&of(&rows, "untraced")), doubled(cpus));
-    assert_eq!(of(&rows, "untraced again").len(), 1);
+    assert_eq!(counts(&measured_rows_of(&rows, "rdtsc")), doubled(4 * cpus));
+    assert_eq!(counts(&measured_rows_of(&rows, "untraced")), doubled(cpus));
+    assert_eq!(measured_rows_of(&rows, "untraced again").len(), 1);
     for tracer in ["ftrace", "ftrace-local", "ftrace-global", "ftrace-counter", "trackway-tracefs"]
     {
-        let mine = of(&rows, tracer);
+        let mine = measured_rows_of(&rows, tracer);
         assert!(mine.is_empty() || counts(&mine) == doubled(cpus), "{tracer}: {mine:?}");
         for row in mine {
             // Two of each call: fifty batches of four hundred, of each thread.
             let emitted = 2 * 50 * 400 * threads(row);
-            assert_eq!((number(row, "emitted"), number(row, "recorded")), (emitted, emitted));
+            assert_eq!(
+                (count_in_row(row, "emitted"), count_in_row(row, "recorded")),
+                (emitted, emitted)
+            );
             assert_eq!(row["unit"], "ns/call", "{row}");
             let beside = &rows[row["beside"].as_u64().expect("beside") as usize];
             assert_eq!((&beside["tracer"], &beside["case"]), (&"untraced".into(), &row["case"]));
@@ -91,7 +96,8 @@ fn calls_of_each_thread_have_their_events_by_every_clock() {
 #[test]
 fn programs_have_figures_of_their_own_and_their_events() {
     let fixture = Fixture::new("bench-workload");
-    let Some(rows) = bench::rows(&fixture, "workload", "trackway-sched-flight,trackway-libc")
+    let Some(rows) =
+        bench::measure_rows(&fixture, "workload", "trackway-sched-flight,trackway-libc")
     else {
         return;
     };
@@ -104,10 +110,10 @@ fn programs_have_figures_of_their_own_and_their_events() {
         assert_eq!(row["unit"], unit, "{row}");
     }
     // There is a compiler, so it was measured.
-    assert!(of(&rows, "untraced").iter().any(|row| row["case"] == "compiler"));
+    assert!(measured_rows_of(&rows, "untraced").iter().any(|row| row["case"] == "compiler"));
     for tracer in ["trackway-sched-flight", "trackway-libc"] {
-        for row in of(&rows, tracer) {
-            is_accounted_for(row);
+        for row in measured_rows_of(&rows, tracer) {
+            assert_events_accounted_for(row);
             assert!(row["times"]["median"].as_f64().is_some_and(|times| times > 0.0), "{row}");
         }
     }
@@ -120,19 +126,19 @@ fn every_turn_of_the_loop_is_in_a_histogram() {
     let fixture = Fixture::new("bench-latency");
     let tracers =
         if is_root() { "trackway-off,trackway-flight,cyclictest" } else { "trackway-flight" };
-    let Some(rows) = bench::rows(&fixture, "latency", tracers) else { return };
+    let Some(rows) = bench::measure_rows(&fixture, "latency", tracers) else { return };
     let count = |row: &Value| -> u64 {
         let histogram = row["histogram"].as_array().expect("a histogram");
         histogram.iter().map(|one| one[1].as_u64().expect("a count")).sum()
     };
-    let turns = count(of(&rows, "untraced")[0]);
+    let turns = count(measured_rows_of(&rows, "untraced")[0]);
     assert!(turns > 0);
     for row in rows.iter().filter(|row| row["status"] == "measured") {
-        assert_eq!((count(row), number(&row["tail"], "count")), (turns, turns), "{row}");
+        assert_eq!((count(row), count_in_row(&row["tail"], "count")), (turns, turns), "{row}");
     }
-    for row in of(&rows, "trackway-flight") {
-        is_accounted_for(row);
-        assert_eq!(number(row, "emitted"), turns, "{row}");
+    for row in measured_rows_of(&rows, "trackway-flight") {
+        assert_events_accounted_for(row);
+        assert_eq!(count_in_row(row, "emitted"), turns, "{row}");
     }
 }
 
@@ -141,7 +147,7 @@ fn every_turn_of_the_loop_is_in_a_histogram() {
 #[test]
 fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     // The real one, which ends before the work does.
-    const HALF: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
+    const INTERRUPTED_PERF: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
         [ \"$1\" = record ] || exec perf \"$@\"\n\
         while [ \"$1\" != -- ]; do options=\"$options $1\"; shift; done; shift\n\
         ready=$(mktemp -u); mkfifo \"$ready\"\n\
@@ -149,14 +155,14 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
         read -r _ <\"$ready\"; rm \"$ready\"\n\
         \"$@\" && wait\n";
     // The real one, of all that others do in a moment.
-    const ELSEWHERE: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
+    const UNRELATED_BPFTRACE: &str = "#!/bin/sh\nPATH=${PATH#*:}\n\
         bpftrace -f json -e \"$4\" -c \"$(command -v sleep) 0.2\" -o \"$8\" && $6\n";
     let fixture = Fixture::new("bench-liars");
     if !is_root() || ["cc", "perf", "bpftrace", "hackbench"].iter().any(|program| !has(program)) {
         return report_skipped("it takes root, cc, perf, bpftrace and hackbench");
     }
     let before = fixture.path("before");
-    bench::scripts(&before, &[("perf", HALF), ("bpftrace", ELSEWHERE)]);
+    bench::write_scripts(&before, &[("perf", INTERRUPTED_PERF), ("bpftrace", UNRELATED_BPFTRACE)]);
     let out = fixture.path("results");
     let tracers = "perf-sched,bpftrace,ftrace-sched";
     let mut command =
@@ -165,13 +171,13 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
     command.env("PATH", format!("{}:{path}", before.display())).arg("--out").arg(&out);
     let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status().expect("it runs");
     let json = std::fs::read_to_string(out.join("results.json")).expect("results");
-    let rows = bench::rows_of(&serde_json::from_str(&json).expect("JSON"), "workload");
-    let row = |tracer| bench::row(&rows, tracer, "hackbench");
+    let rows = bench::rows_of_suite(&serde_json::from_str(&json).expect("JSON"), "workload");
+    let row = |tracer| bench::row_of_case(&rows, tracer, "hackbench");
     let honest = row("ftrace-sched");
     if honest["status"] == "absent" {
         return report_skipped("the kernel cannot be traced here");
     }
-    is_accounted_for(honest);
+    assert_events_accounted_for(honest);
     assert_eq!(status.code(), Some(1), "{rows:?}");
     for (tracer, what) in [("perf-sched", "at the end"), ("bpftrace", "at the begin")] {
         let row = row(tracer);
@@ -185,9 +191,9 @@ fn a_tracer_that_was_not_on_all_the_time_has_no_figure() {
 /// KILL the bench while a server is under load. EXPECT no remains of it.
 #[test]
 fn a_killed_bench_leaves_no_server() {
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const WAIT_MAX: Duration = Duration::from_secs(60);
     // A process is called as its executable: redis-tools has only one, for all that it does.
-    const SERVERS: &[&str] = &["apache2", "redis-server", "redis-check-rdb", "tbench_srv"];
+    const SERVER_PROGRAMS: &[&str] = &["apache2", "redis-server", "redis-check-rdb", "tbench_srv"];
     let fixture = Fixture::new("bench-server");
     // The suite reports which of them are installed, and whether a network is possible.
     if !is_root() || !has("cc") || !(has("ab") || has("redis-benchmark")) {
@@ -201,14 +207,14 @@ fn a_killed_bench_leaves_no_server() {
     command.arg(&out).env("TMPDIR", &folder).stdout(Stdio::null()).stderr(Stdio::null());
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();
-    let is_served = || processes(&folder, SERVERS) > 0;
-    while !is_served() && begin.elapsed() < PATIENCE && bench.try_wait().expect("it").is_none() {
+    let is_served = || count_processes(&folder, SERVER_PROGRAMS) > 0;
+    while !is_served() && begin.elapsed() < WAIT_MAX && bench.try_wait().expect("it").is_none() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let was_served = is_served();
-    send(bench.id().cast_signed(), libc::SIGKILL);
+    send_signal(bench.id().cast_signed(), libc::SIGKILL);
     bench.wait().expect("it ends");
-    wait_for("all of it to end", || processes(&folder, &[]) == 0);
+    wait_for("all of it to end", || count_processes(&folder, &[]) == 0);
     wait_for("its folders to go", || {
         std::fs::read_dir(&folder).expect("it is there").next().is_none()
     });

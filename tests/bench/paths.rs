@@ -2,12 +2,12 @@
 //! available.
 
 use serde_json::Value;
-use trackway_tests::bench::{self, is_accounted_for, number, row};
+use trackway_tests::bench::{self, assert_events_accounted_for, count_in_row, row_of_case};
 use trackway_tests::{Fixture, report_skipped};
 
 /// Runs a suite once and returns its rows.
-fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
-    bench::rows(&Fixture::new(&format!("bench-{suite}")), suite, tracers)
+fn measure_rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
+    bench::measure_rows(&Fixture::new(&format!("bench-{suite}")), suite, tracers)
 }
 
 /// Returns true if a row was measured with all of its events. Panics if an absent row has no
@@ -15,7 +15,7 @@ fn rows(suite: &str, tracers: &str) -> Option<Vec<Value>> {
 fn is_measured(row: &Value) -> bool {
     let is_measured = bench::is_measured(row);
     if is_measured && row["emitted"].is_u64() {
-        is_accounted_for(row);
+        assert_events_accounted_for(row);
     }
     is_measured
 }
@@ -25,18 +25,21 @@ fn is_measured(row: &Value) -> bool {
 /// a claim.
 #[test]
 fn every_way_is_measured_on_either_path() {
-    let Some(rows) = rows("paths", "trackway-claim,trackway-lockless") else { return };
+    let Some(rows) = measure_rows("paths", "trackway-claim,trackway-lockless") else { return };
     for row in &rows {
         is_measured(row);
     }
     for tracer in ["trackway-no-protection", "trackway-claim", "trackway-lockless"] {
         for case in ["u32", "32 B, still clock", "fast path, alone", "switch path, alone"] {
-            assert!(is_measured(row(&rows, tracer, case)) || case.ends_with("alone"), "{case}");
+            assert!(
+                is_measured(row_of_case(&rows, tracer, case)) || case.ends_with("alone"),
+                "{case}"
+            );
         }
         let sizes = rows.iter().filter(|row| row["tracer"] == tracer && row["x"].is_number());
         assert_eq!(sizes.count(), 6, "{tracer}");
         let [fast, switch] = ["instructions, fast path", "instructions, switch path"]
-            .map(|case| row(&rows, tracer, case));
+            .map(|case| row_of_case(&rows, tracer, case));
         if is_measured(fast) && is_measured(switch) {
             let count = |row: &Value| row["samples"][0].as_f64().expect("a count");
             assert!(count(switch) > count(fast), "{fast}, {switch}");
@@ -50,9 +53,9 @@ fn every_way_is_measured_on_either_path() {
 /// events of the active case in the trace, and those outside the loop, and no others.
 #[test]
 fn every_iteration_of_every_case_is_in_a_histogram() {
-    let Some(rows) = rows("cases", "trackway,ftrace-uprobe,bpftrace") else { return };
+    let Some(rows) = measure_rows("cases", "trackway,ftrace-uprobe,bpftrace") else { return };
     let cases = ["active", "attached, not hit", "instrumented, off"];
-    let bare = row(&rows, "none", "bare");
+    let bare = row_of_case(&rows, "none", "bare");
     let count = |row: &Value| {
         let histogram = row["histogram"].as_array().expect("a histogram");
         assert!(histogram.len() <= 4096, "{}", histogram.len());
@@ -61,7 +64,7 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
     let all = count(bare);
     assert!(all > 0 && bare["emitted"].is_null(), "{bare}");
     for case in cases {
-        let row = row(&rows, "trackway", case);
+        let row = row_of_case(&rows, "trackway", case);
         assert!(is_measured(row), "{row}");
         assert_eq!(count(row), all, "{case}");
         // The cost of reading the counter is subtracted; both raw values are stored.
@@ -73,20 +76,24 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
     let again = rows.iter().find(|row| row["is_control"] == true).expect("a control");
     assert_eq!(rows[again["beside"].as_u64().expect("a row") as usize]["case"], "active");
     // The first burst is emitted, too, and not timed.
-    assert!(number(row(&rows, "trackway", "active"), "emitted") > all);
-    assert_eq!(number(row(&rows, "trackway", "attached, not hit"), "recorded"), 100);
-    assert!(row(&rows, "trackway", "instrumented, off")["emitted"].is_null());
-    assert!(is_measured(row(&rows, "trackway-printf", "active")));
+    assert!(count_in_row(row_of_case(&rows, "trackway", "active"), "emitted") > all);
+    assert_eq!(count_in_row(row_of_case(&rows, "trackway", "attached, not hit"), "recorded"), 100);
+    assert!(row_of_case(&rows, "trackway", "instrumented, off")["emitted"].is_null());
+    assert!(is_measured(row_of_case(&rows, "trackway-printf", "active")));
     for tracer in ["ftrace-uprobe", "bpftrace"] {
-        let [active, beside, off] = cases.map(|case| row(&rows, tracer, case));
+        let [active, beside, off] = cases.map(|case| row_of_case(&rows, tracer, case));
         // Breakpoints are hit a tenth as often; all hits are in the tracer's own output.
         if is_measured(active) {
             assert_eq!(count(active), all / 10, "{tracer}");
-            assert_eq!(number(active, "recorded"), number(active, "emitted"), "{active}");
-            assert!(number(active, "emitted") > count(active), "{active}");
+            assert_eq!(
+                count_in_row(active, "recorded"),
+                count_in_row(active, "emitted"),
+                "{active}"
+            );
+            assert!(count_in_row(active, "emitted") > count(active), "{active}");
         }
         if is_measured(beside) {
-            assert_eq!((count(beside), number(beside, "recorded")), (all, 100), "{beside}");
+            assert_eq!((count(beside), count_in_row(beside, "recorded")), (all, 100), "{beside}");
         }
         if is_measured(off) {
             assert!(count(off) == all && off["emitted"].is_null(), "{off}");
@@ -98,9 +105,9 @@ fn every_iteration_of_every_case_is_in_a_histogram() {
 /// instructions; or a reason.
 #[test]
 fn the_parts_of_an_event_add_up_to_the_whole() {
-    let Some(rows) = rows("breakdown", "trackway") else { return };
+    let Some(rows) = measure_rows("breakdown", "trackway") else { return };
     for tracer in ["trackway", "trackway-claim"] {
-        let whole = row(&rows, tracer, "whole event");
+        let whole = row_of_case(&rows, tracer, "whole event");
         if !is_measured(whole) {
             return report_skipped(whole["reason"].as_str().unwrap_or_default());
         }
@@ -113,7 +120,7 @@ fn the_parts_of_an_event_add_up_to_the_whole() {
         assert!((sum / figure(whole) - 1.0).abs() < 1e-6, "{sum}: {whole}");
         let sum: f64 = parts.iter().map(|part| instructions(part)).sum();
         assert_eq!(sum, instructions(whole), "{tracer}");
-        let clock = row(&rows, tracer, "clock");
+        let clock = row_of_case(&rows, tracer, "clock");
         assert!(instructions(clock) > 0.0 && figure(clock) > 0.0, "{clock}");
     }
 }

@@ -7,24 +7,25 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use trackway_tests::bench::{
-    is_accounted_for, is_measured, of, processes, quick, row, rows_of, scripts,
+    assert_events_accounted_for, count_processes, is_measured, row_of_case, rows_of_suite,
+    rows_of_tracer, run_suite, write_scripts,
 };
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, build_dir, has, is_root, report_skipped};
 
 /// Runs a suite once with these tracers, and these programs first on PATH; returns its status and
 /// rows.
-fn bench(
+fn run_suite_with_path(
     fixture: &Fixture,
     suite: &str,
     tracers: &str,
     before: &Path,
 ) -> (Option<i32>, Vec<Value>) {
     let path = std::env::var("PATH").unwrap_or_default();
-    let (code, _, report) = quick(fixture, suite, tracers, |command| {
+    let (code, _, report) = run_suite(fixture, suite, tracers, |command| {
         command.env("PATH", format!("{}:{path}", before.display()));
     });
-    (code, rows_of(&report, suite))
+    (code, rows_of_suite(&report, suite))
 }
 
 /// RUN the suite `size`. EXPECT the documented size of our event, and a larger one of text.
@@ -34,11 +35,12 @@ fn bytes_of_events_are_those_of_files() {
     if !has("cc") {
         return report_skipped("no C compiler (cc) is installed");
     }
-    let (status, rows) = bench(&fixture, "size", "babeltrace2-text", Path::new("/nonexistent"));
+    let (status, rows) =
+        run_suite_with_path(&fixture, "size", "babeltrace2-text", Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     let figure = |tracer: &str, case: &str| {
-        let row = row(&rows, tracer, case);
-        is_accounted_for(row);
+        let row = row_of_case(&rows, tracer, case);
+        assert_events_accounted_for(row);
         assert_eq!(row["unit"], "bytes/event");
         row["spread"]["median"].as_f64().expect("a figure")
     };
@@ -68,19 +70,20 @@ fn a_tracer_that_was_silently_off_has_no_figure() {
     let off = "#!/bin/sh\nwhile [ $# -gt 0 ]; do\n\
                case \"$1\" in */functions | */usdt) exec \"$@\" ;; esac; shift; done\n";
     let before = fixture.path("before");
-    scripts(&before, &[("uftrace", off), ("perf", off)]);
-    let (status, rows) = bench(&fixture, "tracepoint", "uftrace,perf", &before);
+    write_scripts(&before, &[("uftrace", off), ("perf", off)]);
+    let (status, rows) = run_suite_with_path(&fixture, "tracepoint", "uftrace,perf", &before);
     assert_eq!(status, Some(1), "{rows:?}");
     for tracer in ["uftrace", "perf"] {
-        for row in of(&rows, tracer).into_iter().filter(|row| row["status"] != "absent") {
+        for row in rows_of_tracer(&rows, tracer).into_iter().filter(|row| row["status"] != "absent")
+        {
             assert_eq!(row["status"], "failed", "{row}");
             assert!(row["samples"].as_array().is_some_and(Vec::is_empty), "{row}");
         }
     }
-    for row in of(&rows, "uftrace") {
+    for row in rows_of_tracer(&rows, "uftrace") {
         assert_eq!(row["status"], "failed", "{row}");
     }
-    of(&rows, "trackway").into_iter().for_each(is_accounted_for);
+    rows_of_tracer(&rows, "trackway").into_iter().for_each(assert_events_accounted_for);
 }
 
 /// RUN an LTTng that never enables the event, and Trackway. EXPECT no figure of a traced routine
@@ -91,10 +94,11 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
     let before = fixture.path("before");
     let liar = "#!/bin/sh\nPATH=${PATH#*:}\n\
                 for word; do [ \"$word\" = enable-event ] && exit 0; done\nexec lttng \"$@\"\n";
-    scripts(&before, &[("lttng", liar)]);
-    let (status, rows) = bench(&fixture, "cases", "lttng-ust", &before);
+    write_scripts(&before, &[("lttng", liar)]);
+    let (status, rows) = run_suite_with_path(&fixture, "cases", "lttng-ust", &before);
     let records = |row: &&Value| row["case"] != "instrumented, off";
-    let traced: Vec<&Value> = of(&rows, "lttng-ust").into_iter().filter(records).collect();
+    let traced: Vec<&Value> =
+        rows_of_tracer(&rows, "lttng-ust").into_iter().filter(records).collect();
     if traced.iter().all(|row| row["status"] == "absent") {
         return report_skipped("LTTng-UST cannot be had here");
     }
@@ -107,7 +111,7 @@ fn an_lttng_that_enables_nothing_has_no_figure() {
         );
         assert!(row["samples"].as_array().is_some_and(Vec::is_empty), "{row}");
     }
-    is_accounted_for(row(&rows, "trackway", "active"));
+    assert_events_accounted_for(row_of_case(&rows, "trackway", "active"));
 }
 
 /// RUN tracers by the kernel. EXPECT each to have all events, or a reason, and to leave nothing.
@@ -118,12 +122,13 @@ fn tracers_by_the_kernel_have_all_events() {
         return report_skipped("no C compiler (cc) is installed");
     }
     let tracers = "ftrace-uprobe,ftrace-marker,bpftrace";
-    let (status, rows) = bench(&fixture, "tracepoint", tracers, Path::new("/nonexistent"));
+    let (status, rows) =
+        run_suite_with_path(&fixture, "tracepoint", tracers, Path::new("/nonexistent"));
     assert_eq!(status, Some(0), "{rows:?}");
     for tracer in ["ftrace-uprobe", "ftrace-marker", "bpftrace"] {
-        for row in of(&rows, tracer) {
+        for row in rows_of_tracer(&rows, tracer) {
             if is_measured(row) {
-                is_accounted_for(row);
+                assert_events_accounted_for(row);
             }
         }
     }
@@ -163,7 +168,7 @@ fn a_killed_bench_leaves_no_uprobe_event() {
 /// memory remains, and nothing in the socket folder of root's daemons.
 #[test]
 fn a_killed_bench_leaves_no_daemon_of_lttngs() {
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const WAIT_MAX: Duration = Duration::from_secs(60);
     const DAEMONS: &[&str] = &["lttng-sessiond", "lttng-consumerd"];
     let fixture = Fixture::new("bench-lttng");
     let multiarch = format!("/usr/include/{}-linux-gnu/lttng", std::env::consts::ARCH);
@@ -190,15 +195,15 @@ fn a_killed_bench_leaves_no_daemon_of_lttngs() {
     let mut bench = command.spawn().expect("trackway runs");
     let begin = Instant::now();
     // Waits until LTTng traces: it has a consumer then.
-    let traces = || processes(&folder, DAEMONS) >= DAEMONS.len();
-    while !traces() && begin.elapsed() < PATIENCE && bench.try_wait().expect("it").is_none() {
+    let traces = || count_processes(&folder, DAEMONS) >= DAEMONS.len();
+    while !traces() && begin.elapsed() < WAIT_MAX && bench.try_wait().expect("it").is_none() {
         std::thread::sleep(Duration::from_millis(5));
     }
     let was_traced = traces();
     let was_made = sockets.exists();
-    send(bench.id().cast_signed(), libc::SIGKILL);
+    send_signal(bench.id().cast_signed(), libc::SIGKILL);
     bench.wait().expect("it ends");
-    wait_for("all of it to end", || processes(&folder, &[]) == 0);
+    wait_for("all of it to end", || count_processes(&folder, &[]) == 0);
     wait_for("its folders to go", || {
         fs::read_dir(&folder).expect("it is there").next().is_none() && shared() <= before
     });

@@ -6,44 +6,48 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use trackway_tests::bench::{is_accounted_for, is_measured, number, of, report, row, rows_of};
+use trackway_tests::bench::{
+    assert_events_accounted_for, count_in_row, is_measured, row_of_case, rows_of_suite,
+    rows_of_tracer, run_complete_suite,
+};
 use trackway_tests::{Fixture, has, report_skipped};
 
 /// Time in which killed processes, and those that they had started, must be gone.
-const PATIENCE: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 /// RUN the suite, once. EXPECT every event to be accounted for in each session; the right number of
 /// events of short-lived processes, each process counted, and no remains.
 #[test]
 fn every_event_of_every_session_is_accounted_for() {
-    let Some(report) = report(&Fixture::new("bench-sessions"), "sessions", "trackway-socket")
+    let Some(report) =
+        run_complete_suite(&Fixture::new("bench-sessions"), "sessions", "trackway-socket")
     else {
         return;
     };
-    let rows = rows_of(&report, "sessions");
+    let rows = rows_of_suite(&report, "sessions");
     for row in rows.iter().filter(|row| is_measured(row) && row["tracer"] != "trackway-off") {
-        is_accounted_for(row);
+        assert_events_accounted_for(row);
     }
     for (tracer, count) in [("trackway", 21), ("trackway-socket", 3), ("trackway again", 1)] {
-        assert_eq!(of(&rows, tracer).len(), count, "{tracer}");
+        assert_eq!(rows_of_tracer(&rows, tracer).len(), count, "{tracer}");
     }
     for kind in ["flight recorder", "to a folder"] {
-        let row = |sessions: &str| row(&rows, "trackway", &format!("{sessions}, {kind}"));
+        let row = |sessions: &str| row_of_case(&rows, "trackway", &format!("{sessions}, {kind}"));
         // Each session has every event.
-        assert!(number(row("4 sessions"), "emitted").is_multiple_of(4 * 2500));
+        assert!(count_in_row(row("4 sessions"), "emitted").is_multiple_of(4 * 2500));
         assert!(row("1 session")["extra"]["each further session, ns"].is_number());
         assert!(row("32 sessions")["extra"]["in terms of 1 session"].is_number());
     }
     for starts in ["programs that were started", "children that were forked"] {
-        let row = row(&rows, "trackway", &format!("memory after {starts}"));
-        assert_eq!(number(row, "recorded"), number(row, "emitted"), "{row}");
+        let row = row_of_case(&rows, "trackway", &format!("memory after {starts}"));
+        assert_eq!(count_in_row(row, "recorded"), count_in_row(row, "emitted"), "{row}");
         for what in ["not counted", "of places kept", "of descriptors left"] {
             assert_eq!(row["extra"][format!("greatest number {what}")], 0.0, "{row}");
         }
     }
-    let followed = row(&rows, "trackway", "followed: event to line");
+    let followed = row_of_case(&rows, "trackway", "followed: event to line");
     assert_eq!(followed["extra"]["greatest number out of order"], 0.0, "{followed}");
-    let singles = row(&rows, "trackway-socket", "session stopped");
+    let singles = row_of_case(&rows, "trackway-socket", "session stopped");
     assert_eq!(singles["tail"]["count"], 5, "{singles}");
     let bars = report["bars"].as_array().expect("bars");
     assert_eq!(bars.iter().filter(|bar| bar["suite"] == "sessions").count(), 8, "{bars:?}");
@@ -63,21 +67,21 @@ fn recorders_of_a_run_that_is_killed_end() {
     let command = command.arg("--out").arg(fixture.path("out")).env("TMPDIR", &temp);
     let mut bench = command.spawn().expect("it runs");
     let begin = Instant::now();
-    while recorders(&temp).is_empty() {
+    while find_recorders(&temp).is_empty() {
         assert!(bench.try_wait().expect("ours").is_none(), "it has ended by itself");
-        assert!(begin.elapsed() < PATIENCE, "it makes no session");
+        assert!(begin.elapsed() < WAIT_MAX, "it makes no session");
     }
     bench.kill().expect("ours");
     bench.wait().expect("ours");
     let begin = Instant::now();
-    while !recorders(&temp).is_empty() || fs::read_dir(&temp).expect("a folder").count() > 0 {
-        assert!(begin.elapsed() < PATIENCE, "{:?} are left", recorders(&temp));
+    while !find_recorders(&temp).is_empty() || fs::read_dir(&temp).expect("a folder").count() > 0 {
+        assert!(begin.elapsed() < WAIT_MAX, "{:?} are left", find_recorders(&temp));
         std::thread::sleep(Duration::from_millis(50));
     }
 }
 
 /// Recorders of sessions that have a folder in their environment.
-fn recorders(folder: &Path) -> Vec<String> {
+fn find_recorders(folder: &Path) -> Vec<String> {
     let folder = folder.to_str().expect("a path");
     let mut grep = Command::new("sh");
     grep.args(["-c", "grep -ls -e \"$1\" /proc/[0-9]*/environ", "sh", folder]);

@@ -10,14 +10,15 @@ use std::process::Command;
 use trackway_tests::{Fixture, has, lossy_text, report_skipped, source_dir};
 
 use crate::support::{
-    build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
+    accepts_flags, build_program, check_misuse_refused, installed_compilers, instructions_of,
+    run_in_parallel, run_program, supported_dialects,
 };
 
 #[test]
 fn every_standard_accepts_every_form_on_and_off() {
     let fixture = Fixture::new("header-forms");
     let mut jobs = Vec::new();
-    for (compiler, standard, language) in dialects(&fixture) {
+    for (compiler, standard, language) in supported_dialects(&fixture) {
         for mode in [&["-O0"][..], &["-O2"], &["-O1", "-DTRACKWAY_DISABLE"]] {
             let mut flags = vec![standard, "-x", language];
             flags.extend_from_slice(mode);
@@ -27,9 +28,9 @@ fn every_standard_accepts_every_form_on_and_off() {
             }
         }
     }
-    in_parallel(&jobs, |index, (compiler, flags, file)| {
-        let program = build(&fixture, compiler, flags, &[file], &format!("forms{index}"));
-        run(&fixture, &program, &[]);
+    run_in_parallel(&jobs, |index, (compiler, flags, file)| {
+        let program = build_program(&fixture, compiler, flags, &[file], &format!("forms{index}"));
+        run_program(&fixture, &program, &[]);
     });
 }
 
@@ -51,10 +52,10 @@ fn stricter_warnings_are_silent() {
         let mut flags = vec![standard, more, "-fsyntax-only"];
         flags.extend_from_slice(&common);
         if !compiler.ends_with("++") {
-            build(&fixture, compiler, &flags, &["second_file.c"], "unused");
-            build(&fixture, compiler, &flags, &["site.c"], "unused");
+            build_program(&fixture, compiler, &flags, &["second_file.c"], "unused");
+            build_program(&fixture, compiler, &flags, &["site.c"], "unused");
         } else {
-            build(&fixture, compiler, &flags, &["cxx_forms.cc"], "unused");
+            build_program(&fixture, compiler, &flags, &["cxx_forms.cc"], "unused");
         }
     }
 }
@@ -65,11 +66,11 @@ fn misuse_is_refused_in_words_that_help() {
     let cxx = ["-std=c++17", "-x", "c++"];
     let languages: [(&[&str], &[&str]); 2] =
         [(&["gcc", "clang"], &["-std=c11"]), (&["g++", "clang++"], &cxx)];
-    misuse_is_refused(&fixture, "misuse", &languages);
+    check_misuse_refused(&fixture, "misuse", &languages);
 }
 
 /// Output of `values.c`, to the byte: the payload layout is a contract.
-const VALUES: &str = "\
+const VALUES_OUTPUT: &str = "\
 registrations 1, enabled 0, evaluated 0
 levels 0 14, label has 1 field: a shape 5 scalar 2 red=0..0 green=1..5; \
 a shape 3 scalar 6 length 2; b shape 4 scalar 3 length 0; last shape 0 scalar 5 length 0
@@ -95,11 +96,12 @@ enabled 0, evaluated 1
 #[test]
 fn payloads_are_what_the_contract_says() {
     let fixture = Fixture::new("header-values");
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         for level in ["-O0", "-O2", "-O3"] {
             let sources = ["values.c", "fake_agent.c"];
-            let program = build(&fixture, compiler, &["-std=c11", level], &sources, "values");
-            assert_eq!(run(&fixture, &program, &[]), VALUES, "{compiler} {level}");
+            let program =
+                build_program(&fixture, compiler, &["-std=c11", level], &sources, "values");
+            assert_eq!(run_program(&fixture, &program, &[]), VALUES_OUTPUT, "{compiler} {level}");
         }
     }
 }
@@ -107,31 +109,32 @@ fn payloads_are_what_the_contract_says() {
 #[test]
 fn long_values_are_cut() {
     let fixture = Fixture::new("header-limits");
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         let mut flags = vec!["-std=c11", "-O1"];
         let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        if takes(&fixture, compiler, &sanitizers) {
+        if accepts_flags(&fixture, compiler, &sanitizers) {
             flags.extend_from_slice(&sanitizers);
         }
-        let program = build(&fixture, compiler, &flags, &["limits.c", "fake_agent.c"], "limits");
-        assert_eq!(run(&fixture, &program, &[]), "", "{compiler}");
+        let program =
+            build_program(&fixture, compiler, &flags, &["limits.c", "fake_agent.c"], "limits");
+        assert_eq!(run_program(&fixture, &program, &[]), "", "{compiler}");
     }
 }
 
 #[test]
 fn a_string_that_changes_meanwhile_leaves_a_whole_record() {
     let fixture = Fixture::new("header-racing");
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         let sources = ["racing_string.c", "fake_agent.c"];
         let program =
-            build(&fixture, compiler, &["-std=c11", "-O2", "-pthread"], &sources, "racing");
-        let said = run(&fixture, &program, &[]);
+            build_program(&fixture, compiler, &["-std=c11", "-O2", "-pthread"], &sources, "racing");
+        let said = run_program(&fixture, &program, &[]);
         assert!(said.starts_with("wrong 0,"), "{compiler}: {said}");
     }
 }
 
 /// Output of `program` with two plugins, sorted: each module's note, and each event once a module.
-const MODULES: &str = "  program:only level 5 fields 0
+const PLUGINS_OUTPUT: &str = "  program:only level 5 fields 0
   shared:unused level 14 fields 1
   shared:unused level 14 fields 1
   shared:unused level 14 fields 1
@@ -165,46 +168,47 @@ fn modules_are_found_and_announced_however_they_are_linked() {
         &["-O2", "-fuse-ld=gold", "-Wl,--gc-sections"],
         &["-O2", "-fuse-ld=lld", "-Wl,--gc-sections"],
     ];
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         jobs.extend(ways.iter().map(|flags| (compiler, *flags)));
     }
-    jobs.retain(|(compiler, flags)| takes(&fixture, compiler, flags));
-    in_parallel(&jobs, |index, (compiler, flags)| {
+    jobs.retain(|(compiler, flags)| accepts_flags(&fixture, compiler, flags));
+    run_in_parallel(&jobs, |index, (compiler, flags)| {
         let mut plugin_flags = vec!["-std=gnu11"];
         plugin_flags.extend(flags.iter().filter(|flag| !flag.ends_with("pie")));
         plugin_flags.extend(["-fPIC", "-shared"]);
         fs::create_dir(fixture.path(&index.to_string())).expect("a folder");
         let name = |file: &str| format!("{index}/{file}");
-        let first = build(&fixture, compiler, &plugin_flags, &["plugin.c"], &name("plugin1.so"));
+        let first =
+            build_program(&fixture, compiler, &plugin_flags, &["plugin.c"], &name("plugin1.so"));
         let second = fixture.path(&name("plugin2.so"));
         fs::copy(&first, &second).expect("a copy");
 
         let mut flags = flags.to_vec();
         flags.extend(["-std=gnu11", "-rdynamic"]);
         let sources = ["program.c", "second_file.c", "fake_agent.c"];
-        let program = build(&fixture, compiler, &flags, &sources, &name("program"));
-        let said = run(&fixture, &program, &[&first, &second]);
+        let program = build_program(&fixture, compiler, &flags, &sources, &name("program"));
+        let said = run_program(&fixture, &program, &[&first, &second]);
         let mut lines: Vec<&str> = said.lines().collect();
         lines.sort_unstable();
-        assert_eq!(lines.join("\n"), MODULES, "{compiler} {}", flags.join(" "));
+        assert_eq!(lines.join("\n"), PLUGINS_OUTPUT, "{compiler} {}", flags.join(" "));
     });
 }
 
 #[test]
 fn static_programs_run_with_everything_off_and_carry_the_note() {
     let fixture = Fixture::new("header-static");
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         for flags in [&["-static"][..], &["-static", "-O2", "-flto", "-Wl,--gc-sections"]] {
-            if !takes(&fixture, compiler, flags) {
+            if !accepts_flags(&fixture, compiler, flags) {
                 continue;
             }
             let mut all = flags.to_vec();
             all.extend(["-std=gnu11", "-DSTATIC"]);
-            let program = build(&fixture, compiler, &all, &["all_forms.c"], "alone");
-            run(&fixture, &program, &[]);
+            let program = build_program(&fixture, compiler, &all, &["all_forms.c"], "alone");
+            run_program(&fixture, &program, &[]);
             let sources = ["program.c", "second_file.c", "fake_agent.c"];
-            let program = build(&fixture, compiler, &all, &sources, "program");
-            let said = run(&fixture, &program, &[]);
+            let program = build_program(&fixture, compiler, &all, &sources, "program");
+            let said = run_program(&fixture, &program, &[]);
             assert!(said.contains("registrations 1\nprogram: version 1, 12 bytes\n"), "{said}");
         }
     }
@@ -217,9 +221,9 @@ fn nothing_needs_the_library() {
     if !has("nm") {
         return report_skipped("nm is not installed");
     }
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-Wl,-z,defs"];
-        let library = build(&fixture, compiler, &flags, &["site.c"], "site.so");
+        let library = build_program(&fixture, compiler, &flags, &["site.c"], "site.so");
         let output = Command::new("nm").args(["-D", "-u"]).arg(&library).output().expect("nm runs");
         let symbols = lossy_text(&output.stdout);
         let ours: Vec<&str> = symbols.lines().filter(|line| line.contains("trackway")).collect();
@@ -234,15 +238,15 @@ fn a_call_that_is_off_is_at_most_three_loads_and_a_branch() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
         return report_skipped("the check reads x86-64 machine code, with objdump");
     }
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         for pic in ["-fPIC", "-fPIE"] {
             let flags = ["-std=c11", "-O2", "-c", pic];
-            let object = build(&fixture, compiler, &flags, &["site.c"], "site.o");
+            let object = build_program(&fixture, compiler, &flags, &["site.c"], "site.o");
             let mut objdump = Command::new("objdump");
             objdump.args(["-d", "--no-show-raw-insn"]).arg(&object);
             let listing = lossy_text(&objdump.output().expect("objdump runs").stdout);
             for (function, loads_max) in [("site_none", 3), ("site_three", 3), ("site_printf", 2)] {
-                let code = instructions(&listing, function);
+                let code = instructions_of(&listing, function);
                 let branch = code.iter().position(|one| one.starts_with('j')).expect("a branch");
                 let before = &code[..branch];
                 let loads = before.iter().filter(|one| one.contains('(')).count();
@@ -262,9 +266,9 @@ fn debuggers_find_the_probe() {
     if !cfg!(target_arch = "x86_64") || !has("readelf") || !has("objdump") {
         return report_skipped("the probes are for x86-64, and readelf and objdump read them");
     }
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared"];
-        let library = build(&fixture, compiler, &flags, &["site.c"], "site.so");
+        let library = build_program(&fixture, compiler, &flags, &["site.c"], "site.so");
         let output = Command::new("readelf").arg("-n").arg(&library).output().expect("it runs");
         let notes = lossy_text(&output.stdout);
         let probe = notes.split("stapsdt ").find(|note| note.contains("Name: three"));
@@ -297,11 +301,12 @@ fn a_raised_semaphore_makes_the_call_but_records_nothing() {
     if !cfg!(target_arch = "x86_64") {
         return report_skipped("the probes are for x86-64");
     }
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         let sources = ["semaphore.c", "fake_agent.c"];
-        let program = build(&fixture, compiler, &["-std=c11", "-O2"], &sources, "semaphore");
+        let program =
+            build_program(&fixture, compiler, &["-std=c11", "-O2"], &sources, "semaphore");
         let expected = "evaluated 1, enabled 1\nsemaphore:raised 02000000\n";
-        assert_eq!(run(&fixture, &program, &[]), expected, "{compiler}");
+        assert_eq!(run_program(&fixture, &program, &[]), expected, "{compiler}");
     }
 }
 
@@ -320,28 +325,28 @@ fn other_machines_compile_the_header() {
     for machine in ["aarch64-linux-gnu", "riscv64-linux-gnu", "armv7-linux-gnueabihf", "i386-linux"]
     {
         let target = format!("--target={machine}");
-        if !takes(&fixture, "clang", &[&target, "-ffreestanding", "-c"]) {
+        if !accepts_flags(&fixture, "clang", &[&target, "-ffreestanding", "-c"]) {
             continue;
         }
         let include = format!("-isystem{}", folder.display());
         let flags = ["-std=c11", "-O2", "-c", "-fPIC", "-ffreestanding", &target, &include];
-        build(&fixture, "clang", &flags, &["site.c"], "site.o");
-        build(&fixture, "clang", &flags, &["second_file.c"], "second.o");
+        build_program(&fixture, "clang", &flags, &["site.c"], "site.o");
+        build_program(&fixture, "clang", &flags, &["second_file.c"], "second.o");
     }
 }
 
 /// Builds the preload helpers, as the Makefile does, in a folder of this test.
-fn helpers(fixture: &Fixture) -> [PathBuf; 2] {
+fn build_preload_helpers(fixture: &Fixture) -> [PathBuf; 2] {
     ["libc", "pthread"].map(|name| {
         let file = format!("libtrackway-{name}.so");
         let soname = format!("-Wl,-soname,{file}");
         let code = format!("../../preload/{name}.c");
         let flags = ["-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,-z,now"];
-        build(fixture, "cc", &[&flags[..], &[&soname]].concat(), &[&code], &file)
+        build_program(fixture, "cc", &[&flags[..], &[&soname]].concat(), &[&code], &file)
     })
 }
 
-fn joined(libraries: &[PathBuf]) -> String {
+fn join_paths(libraries: &[PathBuf]) -> String {
     let names: Vec<String> = libraries.iter().map(|path| path.display().to_string()).collect();
     names.join(" ")
 }
@@ -350,18 +355,23 @@ fn joined(libraries: &[PathBuf]) -> String {
 fn preload_helpers_record_what_a_program_does() {
     let fixture = Fixture::new("header-preload");
     let flags = ["-std=c11", "-O1", "-rdynamic", "-pthread"];
-    let program = build(&fixture, "cc", &flags, &["preload_check.c", "fake_agent.c"], "check");
+    let program =
+        build_program(&fixture, "cc", &flags, &["preload_check.c", "fake_agent.c"], "check");
     let mut command = fixture.command(&program);
-    let output = command.env("LD_PRELOAD", joined(&helpers(&fixture))).output().expect("it runs");
+    let output = command
+        .env("LD_PRELOAD", join_paths(&build_preload_helpers(&fixture)))
+        .output()
+        .expect("it runs");
     assert!(output.status.success(), "{:?}: {}", output.status, lossy_text(&output.stderr));
 }
 
 #[test]
 fn preload_helpers_leave_any_program_alone() {
     let fixture = Fixture::new("header-programs");
-    let helpers = helpers(&fixture);
+    let helpers = build_preload_helpers(&fixture);
     let flags = ["-std=c11", "-O2", "-fPIC", "-shared"];
-    let agent = build(&fixture, "cc", &flags, &["noisy_agent.c", "fake_agent.c"], "agent.so");
+    let agent =
+        build_program(&fixture, "cc", &flags, &["noisy_agent.c", "fake_agent.c"], "agent.so");
     let with_agent = [agent, helpers[0].clone(), helpers[1].clone()];
     let counts = fixture.path("counts");
     for words in [
@@ -378,7 +388,7 @@ fn preload_helpers_leave_any_program_alone() {
         let alone = fixture.command(&words[0]).args(&words[1..]).output().expect("it runs");
         for libraries in [&helpers[..], &with_agent] {
             let mut command = fixture.command(&words[0]);
-            command.args(&words[1..]).env("LD_PRELOAD", joined(libraries));
+            command.args(&words[1..]).env("LD_PRELOAD", join_paths(libraries));
             let output = command.env("NOISY_AGENT_FILE", &counts).output().expect("it runs");
             assert_eq!(output, alone, "{words:?}");
         }
@@ -387,7 +397,7 @@ fn preload_helpers_leave_any_program_alone() {
 }
 
 /// Returns the first program in the header's own comment.
-fn example_of_the_header() -> String {
+fn read_header_example() -> String {
     let header = source_dir().join("include/trackway/trackway.h");
     let header = fs::read_to_string(header).expect("the header");
     let lines = header.lines().map(|line| line.trim_start_matches(" *"));
@@ -400,15 +410,16 @@ fn example_of_the_header() -> String {
 fn the_examples_compile_on_and_off() {
     let fixture = Fixture::new("header-example");
     let example = fixture.path("example.c");
-    fs::write(&example, example_of_the_header()).expect("a source");
+    fs::write(&example, read_header_example()).expect("a source");
     let example = example.to_string_lossy();
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         for mode in ["-DTRACING_ON", "-DTRACKWAY_DISABLE"] {
             let flags = ["-std=c11", "-O2", "-pthread", mode];
-            let program = build(&fixture, compiler, &flags, &["../../examples/c/hello.c"], "hello");
-            assert_eq!(run(&fixture, &program, &[]), "answered 4000 requests\n");
-            let program = build(&fixture, compiler, &flags, &[&example], "example");
-            assert_eq!(run(&fixture, &program, &[]), "");
+            let program =
+                build_program(&fixture, compiler, &flags, &["../../examples/c/hello.c"], "hello");
+            assert_eq!(run_program(&fixture, &program, &[]), "answered 4000 requests\n");
+            let program = build_program(&fixture, compiler, &flags, &[&example], "example");
+            assert_eq!(run_program(&fixture, &program, &[]), "");
         }
     }
 }

@@ -9,11 +9,12 @@ use std::process::Command;
 use trackway_tests::{Fixture, build_dir, has, lossy_text, report_skipped, source_dir};
 
 use crate::support::{
-    build, dialects, in_parallel, installed, instructions, misuse_is_refused, run, takes,
+    accepts_flags, build_program, check_misuse_refused, installed_compilers, instructions_of,
+    run_in_parallel, run_program, supported_dialects,
 };
 
 /// Output of `cxx_containers.cc`, to the byte, whatever the standard.
-const CONTAINERS: &str = "\
+const CONTAINERS_OUTPUT: &str = "\
 evaluated 0
 strings 20 6c69746572616c0001070000006c69746572616c
 strings 16 61727261790002050000006172726179
@@ -66,7 +67,7 @@ evaluated 3
 ";
 
 /// Output of `cxx_scopes.cc`: each begin with its end, in reverse order.
-const SCOPES: &str = "\
+const SCOPES_OUTPUT: &str = "\
 evaluated 0
 named_begin, depth 1, level 14, more 14
 plain_begin, depth 2, level 6, more 0
@@ -91,8 +92,8 @@ evaluated 2
 ";
 
 /// Returns every C++ compiler with every standard that it supports.
-fn cxx_dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str)> {
-    let mut all = dialects(fixture);
+fn supported_cxx_dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str)> {
+    let mut all = supported_dialects(fixture);
     all.retain(|(_, _, language)| *language == "c++");
     all.into_iter().map(|(compiler, standard, _)| (compiler, standard)).collect()
 }
@@ -101,7 +102,7 @@ fn cxx_dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str)> {
 fn containers_and_scopes_are_recorded_alike_in_every_standard() {
     let fixture = Fixture::new("cxx-forms");
     let mut jobs = Vec::new();
-    for (compiler, standard) in cxx_dialects(&fixture) {
+    for (compiler, standard) in supported_cxx_dialects(&fixture) {
         jobs.push((compiler, standard, &["-O0"][..]));
         jobs.push((compiler, standard, &["-O2"]));
         if standard == "-std=c++17" {
@@ -109,23 +110,26 @@ fn containers_and_scopes_are_recorded_alike_in_every_standard() {
         }
     }
     assert!(jobs.len() >= 12, "few compilers: {jobs:?}");
-    let plain = SCOPES.replace(
+    let plain = SCOPES_OUTPUT.replace(
         "named_begin, depth 1, level 14, more 14\nnamed_end, depth 0, level 14, more 0\ncaught\n",
         "",
     );
-    in_parallel(&jobs, |index, (compiler, standard, more)| {
+    run_in_parallel(&jobs, |index, (compiler, standard, more)| {
         let what = format!("{compiler} {standard} {}", more.join(" "));
         let flags = [&[*standard, "-x", "c++"], *more].concat();
-        for (file, expected) in [("cxx_containers", CONTAINERS), ("cxx_scopes", SCOPES)] {
+        for (file, expected) in
+            [("cxx_containers", CONTAINERS_OUTPUT), ("cxx_scopes", SCOPES_OUTPUT)]
+        {
             let source = format!("{file}.cc");
             let name = format!("{file}{index}");
-            let program = build(&fixture, compiler, &flags, &[&source, "fake_agent.c"], &name);
+            let program =
+                build_program(&fixture, compiler, &flags, &[&source, "fake_agent.c"], &name);
             let without_exceptions = more.contains(&"-fno-exceptions") && file == "cxx_scopes";
             let expected = match without_exceptions {
                 true => plain.replace("evaluated 2", "evaluated 1"),
                 false => expected.to_owned(),
             };
-            assert_eq!(run(&fixture, &program, &[]), expected, "{what} {file}");
+            assert_eq!(run_program(&fixture, &program, &[]), expected, "{what} {file}");
         }
     });
 }
@@ -135,24 +139,24 @@ fn containers_and_scopes_are_recorded_alike_in_every_standard() {
 fn every_form_of_c_is_taken_behind_the_cxx_header() {
     let fixture = Fixture::new("cxx-of-c");
     let mut jobs = Vec::new();
-    for (compiler, standard) in cxx_dialects(&fixture) {
+    for (compiler, standard) in supported_cxx_dialects(&fixture) {
         for mode in ["-O1", "-DTRACKWAY_DISABLE"] {
             for file in ["all_forms.c", "cxx_forms.cc"] {
                 jobs.push((compiler, standard, mode, file));
             }
         }
     }
-    in_parallel(&jobs, |index, (compiler, standard, mode, file)| {
+    run_in_parallel(&jobs, |index, (compiler, standard, mode, file)| {
         let flags = [*standard, *mode, "-x", "c++", "-include", "trackway/trackway.hpp"];
-        let program = build(&fixture, compiler, &flags, &[file], &format!("forms{index}"));
-        run(&fixture, &program, &[]);
+        let program = build_program(&fixture, compiler, &flags, &[file], &format!("forms{index}"));
+        run_program(&fixture, &program, &[]);
     });
 }
 
 #[test]
 fn a_scope_may_end_on_another_thread() {
     let fixture = Fixture::new("cxx-coroutine");
-    for compiler in installed(&["g++", "clang++"]) {
+    for compiler in installed_compilers(&["g++", "clang++"]) {
         let macros = ["-std=c++20", "-dM", "-E", "-x", "c++", "/dev/null"];
         let known = Command::new(compiler).args(macros).output().expect("the compiler runs");
         if !lossy_text(&known.stdout).contains("__cpp_impl_coroutine") {
@@ -162,9 +166,9 @@ fn a_scope_may_end_on_another_thread() {
         for level in ["-O0", "-O2"] {
             let flags = ["-std=c++20", level, "-pthread", "-x", "c++"];
             let sources = ["cxx_coroutine.cc", "fake_agent.c"];
-            let program = build(&fixture, compiler, &flags, &sources, "coroutine");
+            let program = build_program(&fixture, compiler, &flags, &sources, "coroutine");
             let expected = "scope_begin\nsuspended\nresumed\nscope_end, the same scope\n";
-            assert_eq!(run(&fixture, &program, &[]), expected, "{compiler} {level}");
+            assert_eq!(run_program(&fixture, &program, &[]), expected, "{compiler} {level}");
         }
     }
 }
@@ -173,11 +177,20 @@ fn a_scope_may_end_on_another_thread() {
 fn compiled_out_nothing_happens() {
     let fixture = Fixture::new("cxx-disabled");
     let flags = ["-O1", "-x", "c++", "-DTRACKWAY_DISABLE"];
-    for (compiler, standard) in cxx_dialects(&fixture) {
+    for (compiler, standard) in supported_cxx_dialects(&fixture) {
         let flags = [&[standard], &flags[..]].concat();
-        let program =
-            build(&fixture, compiler, &flags, &["cxx_containers.cc", "fake_agent.c"], "off");
-        assert_eq!(run(&fixture, &program, &[]), "evaluated 0\nevaluated 0\n", "{compiler}");
+        let program = build_program(
+            &fixture,
+            compiler,
+            &flags,
+            &["cxx_containers.cc", "fake_agent.c"],
+            "off",
+        );
+        assert_eq!(
+            run_program(&fixture, &program, &[]),
+            "evaluated 0\nevaluated 0\n",
+            "{compiler}"
+        );
     }
 }
 
@@ -185,15 +198,15 @@ fn compiled_out_nothing_happens() {
 #[test]
 fn sanitizers_have_nothing_to_say() {
     let fixture = Fixture::new("cxx-sanitizers");
-    for compiler in installed(&["g++", "clang++"]) {
+    for compiler in installed_compilers(&["g++", "clang++"]) {
         let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-        if !takes(&fixture, compiler, &sanitizers) {
+        if !accepts_flags(&fixture, compiler, &sanitizers) {
             continue;
         }
         let flags = [&["-std=c++17", "-O1", "-x", "c++"], &sanitizers[..]].concat();
         let sources = ["cxx_containers.cc", "fake_agent.c"];
-        let program = build(&fixture, compiler, &flags, &sources, "sanitized");
-        assert_eq!(run(&fixture, &program, &[]), CONTAINERS, "{compiler}");
+        let program = build_program(&fixture, compiler, &flags, &sources, "sanitized");
+        assert_eq!(run_program(&fixture, &program, &[]), CONTAINERS_OUTPUT, "{compiler}");
     }
 }
 
@@ -212,9 +225,9 @@ fn stricter_warnings_are_silent() {
         "-Wnon-virtual-dtor",
         "-Wextra-semi",
     ];
-    for compiler in installed(&["g++", "clang++"]) {
+    for compiler in installed_compilers(&["g++", "clang++"]) {
         for file in ["cxx_containers.cc", "cxx_scopes.cc", "../../examples/cxx/shop.cc"] {
-            build(&fixture, compiler, &flags, &[file], "unused");
+            build_program(&fixture, compiler, &flags, &[file], "unused");
         }
     }
 }
@@ -222,11 +235,11 @@ fn stricter_warnings_are_silent() {
 #[test]
 fn misuse_of_cxx_is_refused_in_words_that_help() {
     let fixture = Fixture::new("cxx-misuse");
-    misuse_is_refused(&fixture, "misuse_cxx", &[(&["g++", "clang++"], &["-std=c++17"])]);
+    check_misuse_refused(&fixture, "misuse_cxx", &[(&["g++", "clang++"], &["-std=c++17"])]);
 }
 
 /// Counts the instructions of a disabled call up to its branch: loads, and other instructions.
-fn before_branch(code: &[String]) -> (usize, usize) {
+fn count_before_branch(code: &[String]) -> (usize, usize) {
     let before = code.iter().take_while(|one| !one.starts_with('j'));
     let (loads, others): (Vec<&String>, Vec<&String>) = before.partition(|one| one.contains('('));
     (loads.len(), others.len())
@@ -238,24 +251,24 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
         return report_skipped("the check reads x86-64 machine code, with objdump");
     }
-    for compiler in installed(&["g++", "clang++"]) {
+    for compiler in installed_compilers(&["g++", "clang++"]) {
         for pic in ["-fPIC", "-fPIE"] {
             let flags = ["-std=c++17", "-O2", "-c", pic];
-            let object = build(&fixture, compiler, &flags, &["cxx_site.cc"], "site.o");
+            let object = build_program(&fixture, compiler, &flags, &["cxx_site.cc"], "site.o");
             let mut objdump = Command::new("objdump");
             objdump.args(["-d", "--no-show-raw-insn"]).arg(&object);
             let listing = lossy_text(&objdump.output().expect("objdump runs").stdout);
-            let containers = instructions(&listing, "site_containers");
-            let pointers = instructions(&listing, "site_pointers");
+            let containers = instructions_of(&listing, "site_containers");
+            let pointers = instructions_of(&listing, "site_pointers");
             let what = format!("{compiler} {pic}: {containers:#?} {pointers:#?}");
-            let (loads, others) = before_branch(&containers);
-            assert_eq!(loads, before_branch(&pointers).0, "{what}");
+            let (loads, others) = count_before_branch(&containers);
+            assert_eq!(loads, count_before_branch(&pointers).0, "{what}");
             // The compiler may put an argument elsewhere first: one move between registers.
             assert!(loads <= 3 && others <= 2, "{what}");
             assert_eq!(containers[loads + others + 1], "ret", "{what}");
 
             // Off, a scope is a call that is off, a byte stored, and that byte tested.
-            let scope = instructions(&listing, "site_scope");
+            let scope = instructions_of(&listing, "site_scope");
             let called = |one: &String| one.starts_with("call");
             let call = scope.iter().position(called).expect("a call");
             let end = scope.iter().position(|one| one == "ret").expect("an end");
@@ -272,8 +285,8 @@ fn containers_and_scopes_that_are_off_cost_what_c_costs() {
 #[test]
 fn the_example_is_recorded_with_typed_fields() {
     let fixture = Fixture::new("cxx-example");
-    for compiler in installed(&["g++", "clang++"]) {
-        let program = build(
+    for compiler in installed_compilers(&["g++", "clang++"]) {
+        let program = build_program(
             &fixture,
             compiler,
             &["-std=c++17", "-O2", "-pthread"],
@@ -311,11 +324,11 @@ fn the_header_s_own_example_compiles_on_and_off() {
     fs::write(fixture.path("example.cc"), headers.to_owned() + &lines.join("\n"))
         .expect("a source");
     let example = fixture.path("example.cc").display().to_string();
-    for compiler in installed(&["g++", "clang++"]) {
+    for compiler in installed_compilers(&["g++", "clang++"]) {
         for mode in ["-DTRACING_ON", "-DTRACKWAY_DISABLE"] {
             let flags = ["-std=c++17", "-O2", mode];
-            let program = build(&fixture, compiler, &flags, &[&example], "example");
-            assert_eq!(run(&fixture, &program, &[]), "");
+            let program = build_program(&fixture, compiler, &flags, &[&example], "example");
+            assert_eq!(run_program(&fixture, &program, &[]), "");
         }
     }
 }

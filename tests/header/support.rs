@@ -8,14 +8,14 @@ use std::{fs, thread};
 
 use trackway_tests::{Fixture, has, lossy_text, report_skipped, source_dir};
 
-const STRICT: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
+const STRICT_FLAGS: [&str; 4] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"];
 
-pub(crate) fn source(name: &str) -> PathBuf {
+pub(crate) fn source_path(name: &str) -> PathBuf {
     source_dir().join("tests/header").join(name)
 }
 
 /// Returns the compilers that are installed; prints those that are not.
-pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str> {
+pub(crate) fn installed_compilers(compilers: &'static [&'static str]) -> Vec<&'static str> {
     let (here, missing): (Vec<&str>, Vec<&str>) =
         compilers.iter().copied().partition(|name| has(name));
     for name in missing {
@@ -25,7 +25,7 @@ pub(crate) fn installed(compilers: &'static [&'static str]) -> Vec<&'static str>
 }
 
 /// Returns true if a compiler accepts these flags, by compiling an empty program.
-pub(crate) fn takes(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
+pub(crate) fn accepts_flags(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
     static NUMBER: AtomicUsize = AtomicUsize::new(0);
     let name = format!("empty{}", NUMBER.fetch_add(1, Ordering::Relaxed));
     let file = fixture.path(&format!("{name}.c"));
@@ -41,16 +41,21 @@ pub(crate) fn takes(fixture: &Fixture, compiler: &str, flags: &[&str]) -> bool {
 }
 
 /// Runs a compiler with the header's folder; `flags` may contain sources' names.
-pub(crate) fn compile(compiler: &str, flags: &[&str], sources: &[&str], result: &Path) -> Output {
+pub(crate) fn run_compiler(
+    compiler: &str,
+    flags: &[&str],
+    sources: &[&str],
+    result: &Path,
+) -> Output {
     let mut command = Command::new(compiler);
-    command.args(STRICT).arg("-I").arg(source_dir().join("include"));
+    command.args(STRICT_FLAGS).arg("-I").arg(source_dir().join("include"));
     command.arg("-I").arg(source_dir().join("tests/header")).args(flags);
-    command.args(sources.iter().map(|name| source(name))).arg("-o").arg(result);
+    command.args(sources.iter().map(|name| source_path(name))).arg("-o").arg(result);
     command.output().expect("the compiler runs")
 }
 
 /// Compiles a program, or fails the test with the compiler's messages.
-pub(crate) fn build(
+pub(crate) fn build_program(
     fixture: &Fixture,
     compiler: &str,
     flags: &[&str],
@@ -58,14 +63,14 @@ pub(crate) fn build(
     name: &str,
 ) -> PathBuf {
     let result = fixture.path(name);
-    let output = compile(compiler, flags, sources, &result);
+    let output = run_compiler(compiler, flags, sources, &result);
     let what = format!("{compiler} {} {}", flags.join(" "), sources.join(" "));
     assert!(output.status.success(), "{what}\n{}", lossy_text(&output.stderr));
     result
 }
 
 /// Runs a program, which must succeed; returns its standard output.
-pub(crate) fn run(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> String {
+pub(crate) fn run_program(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> String {
     let output = fixture.command(program).args(arguments).output().expect("the program runs");
     let result = lossy_text(&output.stdout);
     assert!(
@@ -78,7 +83,7 @@ pub(crate) fn run(fixture: &Fixture, program: &Path, arguments: &[&Path]) -> Str
 }
 
 /// Does all jobs, a few at a time.
-pub(crate) fn in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + Sync) {
+pub(crate) fn run_in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + Sync) {
     let next = AtomicUsize::new(0);
     let workers = thread::available_parallelism().map_or(2, usize::from).min(4);
     thread::scope(|scope| {
@@ -96,7 +101,7 @@ pub(crate) fn in_parallel<Job: Sync>(jobs: &[Job], work: impl Fn(usize, &Job) + 
 }
 
 /// Returns the instructions of a function, without addresses.
-pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
+pub(crate) fn instructions_of(listing: &str, function: &str) -> Vec<String> {
     let head = format!("<{function}>:");
     let body = listing.lines().skip_while(|line| !line.contains(&head)).skip(1);
     let body = body.take_while(|line| !line.trim().is_empty());
@@ -104,31 +109,34 @@ pub(crate) fn instructions(listing: &str, function: &str) -> Vec<String> {
 }
 
 /// Returns every compiler with every standard that it supports: (compiler, "-std=…", language).
-pub(crate) fn dialects(fixture: &Fixture) -> Vec<(&'static str, &'static str, &'static str)> {
+pub(crate) fn supported_dialects(
+    fixture: &Fixture,
+) -> Vec<(&'static str, &'static str, &'static str)> {
     let mut all = Vec::new();
-    for compiler in installed(&["gcc", "clang"]) {
+    for compiler in installed_compilers(&["gcc", "clang"]) {
         for standard in ["-std=c11", "-std=c17", "-std=c2x"] {
             all.push((compiler, standard, "c"));
         }
     }
-    for compiler in installed(&["g++", "clang++"]) {
+    for compiler in installed_compilers(&["g++", "clang++"]) {
         for standard in ["-std=c++11", "-std=c++14", "-std=c++17", "-std=c++20"] {
             all.push((compiler, standard, "c++"));
         }
     }
-    all.retain(|(compiler, standard, _)| takes(fixture, compiler, &[standard]));
+    all.retain(|(compiler, standard, _)| accepts_flags(fixture, compiler, &[standard]));
     all
 }
 
 /// Compiles each example in the folder `examples` in each language, (compilers, flags), with and
 /// without tracing: all must be refused, in words that the example expects.
-pub(crate) fn misuse_is_refused(
+pub(crate) fn check_misuse_refused(
     fixture: &Fixture,
     examples: &str,
     languages: &[(&'static [&'static str], &[&'static str])],
 ) {
     let mut jobs = Vec::new();
-    let mut files: Vec<_> = fs::read_dir(source(examples)).expect("a folder").flatten().collect();
+    let mut files: Vec<_> =
+        fs::read_dir(source_path(examples)).expect("a folder").flatten().collect();
     files.sort_by_key(|entry| entry.file_name());
     assert!(files.len() > 10, "the misuse examples were not found");
     for entry in files {
@@ -138,16 +146,16 @@ pub(crate) fn misuse_is_refused(
         let off = !example.contains("// ONLY WITH TRACING ON");
         for mode in [&[][..], &["-DTRACKWAY_DISABLE"]].into_iter().take(1 + usize::from(off)) {
             for (compilers, flags) in languages {
-                for compiler in installed(compilers) {
+                for compiler in installed_compilers(compilers) {
                     let flags = [flags, &["-fsyntax-only"][..], mode].concat();
                     jobs.push((name.clone(), compiler, flags));
                 }
             }
         }
     }
-    in_parallel(&jobs, |_, (name, compiler, flags)| {
-        let example = fs::read_to_string(source(name)).expect("a source");
-        let output = compile(compiler, flags, &[name], &fixture.path("unused"));
+    run_in_parallel(&jobs, |_, (name, compiler, flags)| {
+        let example = fs::read_to_string(source_path(name)).expect("a source");
+        let output = run_compiler(compiler, flags, &[name], &fixture.path("unused"));
         let said = lossy_text(&output.stderr);
         assert!(!output.status.success(), "{compiler} accepts {name}");
         let expectations = example.lines().filter_map(|line| line.strip_prefix("// EXPECT: "));

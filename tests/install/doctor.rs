@@ -10,24 +10,24 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use trackway_tests::{
-    Fixture, build_dir, copy_program, has, is_lockless, is_root, report_skipped, source_dir,
+    Fixture, build_dir, copy_program, has, is_root, report_skipped, skip_if_lockless, source_dir,
 };
 
 /// Report of doctor.
-struct Report {
+struct DoctorReport {
     /// Its exit status was 0.
     is_success: bool,
     /// The whole of it.
     json: serde_json::Value,
 }
 
-impl Report {
+impl DoctorReport {
     /// Runs doctor in `fixture`, by `sh` after the commands `setup`. Runs `trackway record` there,
     /// too: its exit status must agree.
     fn with_record(fixture: &Fixture, wrapper: &[&str], setup: &str) -> Self {
         let report = Self::only(fixture, wrapper, setup);
         let trace = fixture.path("trace-of-doctor");
-        let mut record = run_after(fixture, wrapper, setup, &["record", "-o"]);
+        let mut record = command_after_setup(fixture, wrapper, setup, &["record", "-o"]);
         let record = record.arg(&trace).args(["--", "true"]).output().expect("sh runs");
         let talk = String::from_utf8_lossy(&record.stderr);
         let works = record.status.code() == Some(0);
@@ -39,7 +39,8 @@ impl Report {
 
     /// Runs doctor only, without a recording.
     fn only(fixture: &Fixture, wrapper: &[&str], setup: &str) -> Self {
-        let mut doctor = run_after(fixture, wrapper, setup, &["doctor", "--format", "json"]);
+        let mut doctor =
+            command_after_setup(fixture, wrapper, setup, &["doctor", "--format", "json"]);
         let output = doctor.output().expect("sh runs");
         assert_eq!(String::from_utf8_lossy(&output.stderr), "");
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -69,7 +70,7 @@ impl Report {
 
 /// Returns `trackway VERB…` in `fixture`, by a shell, through `wrapper` and after the commands
 /// `setup`.
-fn run_after(fixture: &Fixture, wrapper: &[&str], setup: &str, verb: &[&str]) -> Command {
+fn command_after_setup(fixture: &Fixture, wrapper: &[&str], setup: &str, verb: &[&str]) -> Command {
     let trackway = fixture.trackway(verb);
     let script = format!("{setup}\nexec \"$@\"");
     let mut words = wrapper.iter().copied().chain(["sh", "-ec", &script, "sh"]);
@@ -80,7 +81,7 @@ fn run_after(fixture: &Fixture, wrapper: &[&str], setup: &str, verb: &[&str]) ->
 
 /// Returns the command that runs another one in a mount namespace of its own; or `None`, after
 /// printing the reason.
-fn namespace() -> Option<&'static [&'static str]> {
+fn mount_namespace_wrapper() -> Option<&'static [&'static str]> {
     let wrapper: &[&str] = if is_root() { &["unshare", "-m"] } else { &["unshare", "-r", "-m"] };
     let probe = Command::new(wrapper[0]).args(&wrapper[1..]).arg("true").output();
     if !probe.is_ok_and(|output| output.status.success()) {
@@ -91,27 +92,27 @@ fn namespace() -> Option<&'static [&'static str]> {
 }
 
 /// Runs doctor where the window's folder is a tmpfs with these options; returns its report.
-fn on_tmpfs(fixture: &Fixture, options: &str) -> Option<Report> {
+fn run_doctor_on_tmpfs(fixture: &Fixture, options: &str) -> Option<DoctorReport> {
     let mount = format!("mount -t tmpfs -o {options} trackway-test \"$TRACKWAY_WINDOW_DIR\"");
-    Some(Report::with_record(fixture, namespace()?, &mount))
+    Some(DoctorReport::with_record(fixture, mount_namespace_wrapper()?, &mount))
 }
 
-fn window_of(fixture: &Fixture) -> PathBuf {
+fn window_path(fixture: &Fixture) -> PathBuf {
     let mut entries = fs::read_dir(fixture.window_dir()).expect("the folder");
     entries.next().expect("a window").expect("its entry").path()
 }
 
 /// Makes a window, as the first recording does.
-fn make_window(fixture: &Fixture) -> PathBuf {
+fn create_window(fixture: &Fixture) -> PathBuf {
     let recording = fixture.record(&[], &["true"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    window_of(fixture)
+    window_path(fixture)
 }
 
 #[test]
 fn where_recording_works_everything_that_it_needs_is_good() {
     let fixture = Fixture::new("doctor");
-    let report = Report::only(&fixture, &[], "");
+    let report = DoctorReport::only(&fixture, &[], "");
     assert!(report.is_success, "{}", report.json);
     report.assert_check("window", "good", "none yet", "");
     report.assert_check("recordings", "good", "none under way", "");
@@ -121,8 +122,8 @@ fn where_recording_works_everything_that_it_needs_is_good() {
     let made = fs::read_dir(fixture.window_dir()).expect("the folder").count();
     assert_eq!(made, 0, "doctor changes nothing");
 
-    let window = make_window(&fixture);
-    let report = Report::of(&fixture);
+    let window = create_window(&fixture);
+    let report = DoctorReport::of(&fixture);
     report.assert_check("window", "good", window.to_str().expect("a path of text"), "");
     for check in report.json["checks"].as_array().expect("checks") {
         assert_eq!(check["hint"].is_null(), check["result"] == "good", "{check}");
@@ -161,27 +162,27 @@ fn the_report_is_a_table_in_colour_only_where_somebody_sees_it() {
 fn a_folder_that_is_not_there_is_named() {
     let fixture = Fixture::new("doctor-nowhere");
     let setup = "export TRACKWAY_WINDOW_DIR=/no/such/folder";
-    let report = Report::with_record(&fixture, &[], setup);
+    let report = DoctorReport::with_record(&fixture, &[], setup);
     report.assert_check("window", "missing", "/no/such/folder", "unset TRACKWAY_WINDOW_DIR");
 }
 
 #[test]
 fn a_read_only_file_system_is_said() {
     let fixture = Fixture::new("doctor-read-only");
-    let Some(report) = on_tmpfs(&fixture, "ro") else { return };
+    let Some(report) = run_doctor_on_tmpfs(&fixture, "ro") else { return };
     report.assert_check("window", "missing", "read-only", "remount,rw");
 }
 
 #[test]
 fn a_small_file_system_is_measured_by_what_recording_needs() {
-    if is_lockless("all memory must be there from the start") {
+    if skip_if_lockless("all memory must be there from the start") {
         return;
     }
     let fixture = Fixture::new("doctor-small");
-    let Some(report) = on_tmpfs(&fixture, "size=1M") else { return };
+    let Some(report) = run_doctor_on_tmpfs(&fixture, "size=1M") else { return };
     report.assert_check("window", "missing", "no room", "remount,size=");
     // Room for a window and nothing else.
-    let Some(report) = on_tmpfs(&fixture, "size=2300k") else { return };
+    let Some(report) = run_doctor_on_tmpfs(&fixture, "size=2300k") else { return };
     report.assert_check("window", "good", "none yet", "");
     report.assert_check("memory", "missing", "KiB for buffers", "remount,size=");
     // More than a recording needs, less than it would have: that depends on the CPUs.
@@ -189,7 +190,8 @@ fn a_small_file_system_is_measured_by_what_recording_needs() {
     if cpus > 64 {
         return report_skipped("so many CPUs begin with little memory each");
     }
-    let Some(report) = on_tmpfs(&fixture, &format!("size={}k", 2048 + 256 + 512 * cpus)) else {
+    let Some(report) = run_doctor_on_tmpfs(&fixture, &format!("size={}k", 2048 + 256 + 512 * cpus))
+    else {
         return;
     };
     report.assert_check("memory", "limited", "for buffers", "remount,size=");
@@ -198,31 +200,31 @@ fn a_small_file_system_is_measured_by_what_recording_needs() {
 #[test]
 fn limits_of_the_process_are_said() {
     let fixture = Fixture::new("doctor-limits");
-    let report = Report::with_record(&fixture, &[], "ulimit -f 1000");
+    let report = DoctorReport::with_record(&fixture, &[], "ulimit -f 1000");
     report.assert_check("window", "missing", "2.0 MiB", "ulimit -f");
     report.assert_check("memory", "missing", "files' length", "ulimit -f");
-    let report = Report::with_record(&fixture, &[], "ulimit -v 4000000");
+    let report = DoctorReport::with_record(&fixture, &[], "ulimit -v 4000000");
     report.assert_check("memory", "limited", "address space is limited to 3.8 GiB", "ulimit -v");
 }
 
 #[test]
 fn windows_that_cannot_be_used_are_told_from_those_that_are_replaced() {
     let fixture = Fixture::new("doctor-windows");
-    let window = make_window(&fixture);
+    let window = create_window(&fixture);
     let set_mode = |mode| {
         fs::set_permissions(&window, fs::Permissions::from_mode(mode)).expect("a mode");
     };
     set_mode(0o644);
-    Report::of(&fixture).assert_check("window", "missing", "mode 644", "chmod 600");
+    DoctorReport::of(&fixture).assert_check("window", "missing", "mode 644", "chmod 600");
     set_mode(0o600);
 
     // What is put aside by the recording that follows is a leftover for the next look.
     let file = fs::OpenOptions::new().write(true).mode(0o600).open(&window).expect("the window");
     file.set_len(4096).expect("it is shorter");
-    let report = Report::of(&fixture);
+    let report = DoctorReport::of(&fixture);
     report.assert_check("window", "limited", "truncated", "puts it aside");
     report.assert_check("leftovers", "good", "", "");
-    let report = Report::of(&fixture);
+    let report = DoctorReport::of(&fixture);
     report.assert_check("window", "good", "", "");
     report.assert_check("leftovers", "limited", ".unusable-", "rm ");
 }
@@ -233,7 +235,7 @@ fn remains_of_a_killed_recorder_are_listed_until_recovery() {
     let killed = fixture.record(&[], &["sh", "-c", "kill -9 $PPID"]);
     assert_eq!(killed.output.status.code(), None, "{:?}", killed.output);
     let trace = killed.trace.to_str().expect("a path of text");
-    Report::only(&fixture, &[], "").assert_check(
+    DoctorReport::only(&fixture, &[], "").assert_check(
         "recordings",
         "limited",
         trace,
@@ -241,7 +243,7 @@ fn remains_of_a_killed_recorder_are_listed_until_recovery() {
     );
     let recovered = fixture.trackway(&["recover"]).output().expect("trackway runs");
     assert!(recovered.status.success(), "{recovered:?}");
-    Report::only(&fixture, &[], "").assert_check("recordings", "good", "none under way", "");
+    DoctorReport::only(&fixture, &[], "").assert_check("recordings", "good", "none under way", "");
 }
 
 /// RUN doctor with TRACKWAY_RUN_DIR, which every fixture sets: missing, present, in a read-only
@@ -249,7 +251,7 @@ fn remains_of_a_killed_recorder_are_listed_until_recovery() {
 #[test]
 fn sockets_are_where_the_environment_says() {
     let fixture = Fixture::new("doctor-run-dir");
-    let report = |setup: &str| Report::only(&fixture, &[], setup);
+    let report = |setup: &str| DoctorReport::only(&fixture, &[], setup);
     let folder = fixture.run_dir().display().to_string();
     report("").assert_check("sessions", "good", &format!("in {folder} (TRACKWAY_RUN_DIR)"), "");
     report("mkdir -m 700 $TRACKWAY_RUN_DIR").assert_check("sessions", "good", &folder, "");
@@ -271,12 +273,12 @@ fn sockets_are_where_the_environment_says() {
 #[test]
 fn sequences_that_are_switched_off_are_explained() {
     let fixture = Fixture::new("doctor-sequences");
-    let before = Report::only(&fixture, &[], "");
+    let before = DoctorReport::only(&fixture, &[], "");
     if before.check("sequences")["result"] != "good" {
         return report_skipped("restartable sequences do not work here anyway");
     }
     let setup = "export GLIBC_TUNABLES=glibc.pthread.rseq=0";
-    let report = Report::with_record(&fixture, &[], setup);
+    let report = DoctorReport::with_record(&fixture, &[], setup);
     report.assert_check("sequences", "limited", "go by claim", "GLIBC_TUNABLES");
 }
 
@@ -286,8 +288,8 @@ fn without_proc_there_is_no_recording() {
         return report_skipped("not root: /proc stays where it is");
     }
     let fixture = Fixture::new("doctor-proc");
-    let Some(wrapper) = namespace() else { return };
-    let report = Report::with_record(&fixture, wrapper, "umount -l /proc");
+    let Some(wrapper) = mount_namespace_wrapper() else { return };
+    let report = DoctorReport::with_record(&fixture, wrapper, "umount -l /proc");
     report.assert_check("proc", "missing", "/proc", "mount -t proc");
 }
 
@@ -305,7 +307,7 @@ fn a_library_that_is_not_installed_is_missing() {
     let output = doctor(&bin);
     assert_eq!(output.status.code(), Some(1));
     let json = serde_json::from_slice(&output.stdout).expect("JSON");
-    let report = Report { is_success: false, json };
+    let report = DoctorReport { is_success: false, json };
     report.assert_check("library", "missing", "libtrackway.so", "beside the trackway command");
     report.assert_check("helpers", "missing", "libc, pthread", "make install");
 

@@ -9,13 +9,13 @@ use trackway_filter::layout::{Layout, Member, Type};
 use trackway_schema::{FieldKind, Label, Scalar};
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
-fn readme() -> String {
+fn read_readme() -> String {
     fs::read_to_string(source_dir().join("README.md")).expect("README.md")
 }
 
 /// Returns the first fenced block of the README that contains `text`.
-fn block(text: &str) -> String {
-    let readme = readme();
+fn readme_block(text: &str) -> String {
+    let readme = read_readme();
     let block = readme.split("```").skip(1).step_by(2).find(|block| block.contains(text));
     let block = block.unwrap_or_else(|| panic!("no block with {text:?} in README.md"));
     block.split_once('\n').expect("a first line").1.to_owned()
@@ -24,10 +24,10 @@ fn block(text: &str) -> String {
 #[test]
 fn the_readmes_program_compiles_and_its_commands_show_the_events() {
     let fixture = Fixture::new("readme");
-    fs::write(fixture.path("myapp.c"), block("TRACKWAY_EVENT")).unwrap();
+    fs::write(fixture.path("myapp.c"), readme_block("TRACKWAY_EVENT")).unwrap();
     let include = source_dir().join("include");
     let trackway = build_dir().join("trackway");
-    let commands = block("cc -O2")
+    let commands = readme_block("cc -O2")
         .replace("-I include", &format!("-I {}", include.display()))
         .replace("target/release/trackway", &trackway.display().to_string());
     let output = fixture.command("sh").args(["-e", "-c", &commands]).output().unwrap();
@@ -38,7 +38,7 @@ fn the_readmes_program_compiles_and_its_commands_show_the_events() {
 }
 
 /// Runs the shell commands of a guide, line by line; how many.
-fn run_commands(fixture: &Fixture, guide: &str) -> usize {
+fn run_guide_commands(fixture: &Fixture, guide: &str) -> usize {
     let guide = fs::read_to_string(source_dir().join(guide)).expect("a guide");
     let trackway = build_dir().join("trackway");
     let blocks = guide.split("```sh\n").skip(1);
@@ -56,8 +56,8 @@ fn run_commands(fixture: &Fixture, guide: &str) -> usize {
 #[test]
 fn the_commands_of_the_processes_guide_work() {
     let fixture = Fixture::new("processes-guide");
-    fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
-    assert_eq!(run_commands(&fixture, "docs/guides/processes.md"), 3);
+    fixture.compile("myapp", &readme_block("TRACKWAY_EVENT"), true, &[]);
+    assert_eq!(run_guide_commands(&fixture, "docs/guides/processes.md"), 3);
     let once = fixture.print(&fixture.path("limited")).lines().count();
     assert!(once > 0);
     assert_eq!(fixture.print(&fixture.path("without-rseq")).lines().count(), once);
@@ -67,10 +67,10 @@ fn the_commands_of_the_processes_guide_work() {
 #[test]
 fn the_commands_of_the_reading_guide_work() {
     let fixture = Fixture::new("guide");
-    let program = fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    let program = fixture.compile("myapp", &readme_block("TRACKWAY_EVENT"), true, &[]);
     let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let lines = run_commands(&fixture, "docs/guides/reading.md");
+    let lines = run_guide_commands(&fixture, "docs/guides/reading.md");
     assert!(lines > 10, "{lines} commands");
     let csv = fs::read_to_string(fixture.path("requests.csv")).expect("a table");
     assert!(csv.starts_with("time,name,hostname,procname,vpid,stream,cpu_id,vtid,path,"), "{csv}");
@@ -80,7 +80,7 @@ fn the_commands_of_the_reading_guide_work() {
 }
 
 /// Commands of a guide's shell blocks, for this checkout.
-fn commands_of(guide: &str) -> String {
+fn guide_commands(guide: &str) -> String {
     let blocks = guide.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap());
     let include = source_dir().join("include");
     let trackway = build_dir().join("trackway");
@@ -90,17 +90,18 @@ fn commands_of(guide: &str) -> String {
         .replace("\ntrackway ", &format!("\n{} ", trackway.display()))
 }
 
-fn guide(name: &str) -> String {
+fn read_guide(name: &str) -> String {
     fs::read_to_string(source_dir().join("docs/guides").join(name)).expect("a guide")
 }
 
 #[test]
 fn the_cxx_guides_program_compiles_and_its_commands_show_the_events() {
     let fixture = Fixture::new("cxx-guide");
-    let guide = guide("cxx.md");
+    let guide = read_guide("cxx.md");
     let program = guide.split("```cpp\n").nth(1).and_then(|rest| rest.split("```").next());
     fs::write(fixture.path("myapp.cc"), program.expect("a program")).unwrap();
-    let output = fixture.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    let output =
+        fixture.command("sh").args(["-e", "-c", &guide_commands(&guide)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for shown in [
@@ -116,10 +117,11 @@ fn the_cxx_guides_program_compiles_and_its_commands_show_the_events() {
 #[test]
 fn the_c_api_guides_program_compiles_and_its_commands_show_the_events() {
     let fixture = Fixture::new("c-api-guide");
-    let guide = guide("c-api.md");
+    let guide = read_guide("c-api.md");
     let program = guide.split("```c\n").nth(1).and_then(|rest| rest.split("```").next());
     fs::write(fixture.path("myapp.c"), program.expect("a program")).unwrap();
-    let output = fixture.command("sh").args(["-e", "-c", &commands_of(&guide)]).output().unwrap();
+    let output =
+        fixture.command("sh").args(["-e", "-c", &guide_commands(&guide)]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = "{ _path_length = 11, path = \"/index.html\", status = 200 }";
@@ -147,7 +149,7 @@ fn the_filters_guides_examples_are_expressions() {
     ];
     let fields = strings.into_iter().chain(others).map(member).collect();
     let layout = Layout { fields, ..Layout::default() };
-    let guide = guide("filters.md");
+    let guide = read_guide("filters.md");
     let table = guide.split("## Expression language").nth(1).expect("the language");
     let table = table.split("\n## ").next().expect("an end");
     let rows = table.lines().filter(|line| line.starts_with("| "));
@@ -170,15 +172,15 @@ fn the_filters_of_the_c_guide_take_what_they_say() {
         return report_skipped("clang is not installed");
     }
     let fixture = Fixture::new("filters-in-c-guide");
-    let program = fixture.compile("myapp", &block("TRACKWAY_EVENT"), true, &[]);
+    let program = fixture.compile("myapp", &readme_block("TRACKWAY_EVENT"), true, &[]);
     let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let guide = guide("filters-in-c.md");
+    let guide = read_guide("filters-in-c.md");
     let filters: Vec<&str> =
         guide.split("```c\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     fs::write(fixture.path("slow.c"), filters[0]).expect("a file");
     // The first command is one of ours.
-    let commands = commands_of(&guide.replacen("```sh\n", "```sh\n\n", 1));
+    let commands = guide_commands(&guide.replacen("```sh\n", "```sh\n\n", 1));
     let output = fixture.command("sh").args(["-e", "-c", &commands]).output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -226,7 +228,7 @@ fn the_commands_of_the_preload_guide_work_and_so_does_its_helper() {
     }
     let fixture = Fixture::new("preload-guide");
     fs::write(fixture.path("input"), vec![b'x'; 1 << 20]).unwrap();
-    assert_eq!(run_commands(&fixture, "docs/guides/preload.md"), 7);
+    assert_eq!(run_guide_commands(&fixture, "docs/guides/preload.md"), 7);
     for (trace, event) in [
         ("allocations", "lttng_ust_libc:malloc: "),
         ("waits", "trackway_pthread:cond_"),
@@ -351,7 +353,7 @@ fn the_rust_guide_links_programs_with_the_library() {
 }
 
 /// Subcommands in the first columns of docs/commands.md: `session create`, `print`.
-fn listed_commands() -> Vec<Vec<String>> {
+fn documented_commands() -> Vec<Vec<String>> {
     let text = fs::read_to_string(source_dir().join("docs/commands.md")).expect("the commands");
     let mut commands = Vec::new();
     for row in text.lines().filter(|line| line.starts_with("| `")) {
@@ -384,7 +386,7 @@ fn every_command_of_the_table_exists_and_helps() {
         assert!(output.status.success());
         assert!(text.to_lowercase().contains("examples"), "{command}: {text}");
     }
-    let commands = listed_commands();
+    let commands = documented_commands();
     assert!(commands.len() > 35, "{commands:?}");
     for mut command in commands {
         // Suites are no subcommands.
@@ -416,14 +418,14 @@ fn the_demo_runs_and_shows_what_the_readme_shows() {
     assert!(output.status.success(), "{messages}");
     assert_eq!(text.matches("cpu_id = ").count(), 10, "{text}");
     assert!(messages.contains("events recorded, 0 lost"), "{messages}");
-    let shown = block("$ trackway record");
+    let shown = readme_block("$ trackway record");
     for line in shown.lines().filter(|line| line.starts_with('$')) {
         assert!(text.contains(line), "the demo does not run {line:?}:\n{text}");
     }
 }
 
 /// Makes the page trackway(3) from these headers, as `make install` does; or lists its names.
-fn manual_page(headers: &[PathBuf], list: bool) -> String {
+fn generate_manual_page(headers: &[PathBuf], list: bool) -> String {
     let mut awk = Command::new("awk");
     awk.args(["-v", "version=1.2.3"]).args(if list { &["-v", "list=1"][..] } else { &[] });
     awk.arg("-f").arg(source_dir().join("packaging/man3.awk")).args(headers);
@@ -433,7 +435,7 @@ fn manual_page(headers: &[PathBuf], list: bool) -> String {
 }
 
 /// Returns the words of a page or comment, without markup.
-fn words(text: &str) -> Vec<String> {
+fn words_without_markup(text: &str) -> Vec<String> {
     let markup = |line: &&str| !line.starts_with('.') && !line.starts_with("'");
     let lines = text.lines().filter(markup).map(|line| line.trim_start_matches("\\&"));
     let text = lines.collect::<Vec<_>>().join(" ");
@@ -449,15 +451,15 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     }
     let folder = source_dir().join("include/trackway");
     let headers = ["trackway.h", "dynamic.h"].map(|name| folder.join(name));
-    let page = manual_page(&headers, false);
-    let said = words(&page).join(" ");
-    let names = manual_page(&headers, true);
+    let page = generate_manual_page(&headers, false);
+    let said = words_without_markup(&page).join(" ");
+    let names = generate_manual_page(&headers, true);
     for header in &headers {
         let text = fs::read_to_string(header).expect("a header");
         let public = text.split("\n * The rest is not for use").next().expect("a first part");
         // Every complete comment that begins a line, except the licence, and the line above `rest`.
         for comment in public.split("\n/*").skip(1).filter_map(|rest| rest.split("*/").next()) {
-            let comment = words(comment).join(" ");
+            let comment = words_without_markup(comment).join(" ");
             assert!(comment.starts_with("---") || said.contains(&comment), "{comment}\n\n{said}");
         }
         // Every macro and function that is not of the inside.
@@ -477,7 +479,7 @@ fn the_manual_page_of_the_c_api_says_what_the_headers_say() {
     let other = fixture.path("trackway.h");
     let text = fs::read_to_string(&headers[0]).expect("a header");
     fs::write(&other, text.replace("7 KiB of stack when", "8 KiB of stack when")).expect("a file");
-    let changed = manual_page(&[other, headers[1].clone()], false);
+    let changed = generate_manual_page(&[other, headers[1].clone()], false);
     assert_eq!(changed, page.replace("7 KiB of stack when", "8 KiB of stack when"));
     assert_ne!(changed, page);
     if !has("groff") {

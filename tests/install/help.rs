@@ -11,25 +11,25 @@ use std::process::{Command, Output};
 use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, report_skipped};
 
 /// A screen of 40 lines, less the prompt.
-const LINES_MAX: usize = 39;
-const COLUMNS: usize = 80;
+const SCREEN_LINES_MAX: usize = 39;
+const TERMINAL_COLUMNS: usize = 80;
 /// The user `nobody` on Debian.
 const OTHER_USER: u32 = 65_534;
 
-fn text(bytes: &[u8]) -> String {
+fn decode_utf8(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
 /// Returns the output of `trackway WORDS` in 80 columns.
-fn page(fixture: &Fixture, words: &[&str]) -> String {
+fn help_output(fixture: &Fixture, words: &[&str]) -> String {
     let output = fixture.trackway(words).env("COLUMNS", "80").output().expect("it runs");
-    assert!(output.status.success(), "{words:?}: {}", text(&output.stderr));
-    assert!(output.stderr.is_empty(), "{words:?}: {}", text(&output.stderr));
-    text(&output.stdout)
+    assert!(output.status.success(), "{words:?}: {}", decode_utf8(&output.stderr));
+    assert!(output.stderr.is_empty(), "{words:?}: {}", decode_utf8(&output.stderr));
+    decode_utf8(&output.stdout)
 }
 
 /// Returns the options that a page names.
-fn options(page: &str) -> BTreeSet<String> {
+fn option_names(page: &str) -> BTreeSet<String> {
     let words = page.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '-');
     words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
 }
@@ -39,26 +39,30 @@ fn all_ways_to_ask_for_help_print_one_page_that_fits_a_screen() {
     let fixture = Fixture::new("help-pages");
     for path in [&[][..], &["record"], &["print"], &["session"], &["session", "create"], &["list"]]
     {
-        let short = page(&fixture, &[path, &["--help"]].concat());
-        assert_eq!(short, page(&fixture, &[path, &["-h"]].concat()), "{path:?}");
-        assert_eq!(short, page(&fixture, &[&["help"], path].concat()), "{path:?}");
+        let short = help_output(&fixture, &[path, &["--help"]].concat());
+        assert_eq!(short, help_output(&fixture, &[path, &["-h"]].concat()), "{path:?}");
+        assert_eq!(short, help_output(&fixture, &[&["help"], path].concat()), "{path:?}");
         let lines = short.lines().count();
-        assert!(lines <= LINES_MAX, "{path:?} has {lines} lines:\n{short}");
+        assert!(lines <= SCREEN_LINES_MAX, "{path:?} has {lines} lines:\n{short}");
         for line in short.lines() {
-            assert!(line.chars().count() <= COLUMNS, "{path:?}: {line}");
+            assert!(line.chars().count() <= TERMINAL_COLUMNS, "{path:?}: {line}");
         }
         assert!(short.contains("\nExamples:\n  "), "{short}");
-        let full = page(&fixture, &[path, &["--help-all"]].concat());
-        assert_eq!(full, page(&fixture, &[&["help"], path, &["--help-all"]].concat()), "{path:?}");
-        let (short, all) = (options(&short), options(&full));
+        let full = help_output(&fixture, &[path, &["--help-all"]].concat());
+        assert_eq!(
+            full,
+            help_output(&fixture, &[&["help"], path, &["--help-all"]].concat()),
+            "{path:?}"
+        );
+        let (short, all) = (option_names(&short), option_names(&full));
         let missing: Vec<_> = short.difference(&all).collect();
         assert!(missing.is_empty(), "{path:?} --help-all lacks {missing:?}");
     }
-    let create = page(&fixture, &["session", "help", "create"]);
-    assert_eq!(create, page(&fixture, &["session", "create", "--help"]));
+    let create = help_output(&fixture, &["session", "help", "create"]);
+    assert_eq!(create, help_output(&fixture, &["session", "create", "--help"]));
     let wrong = fixture.trackway(&["help", "recrod"]).output().expect("it runs");
     assert_eq!(wrong.status.code(), Some(2));
-    assert!(text(&wrong.stderr).contains("recrod"), "{}", text(&wrong.stderr));
+    assert!(decode_utf8(&wrong.stderr).contains("recrod"), "{}", decode_utf8(&wrong.stderr));
 }
 
 /// Manual pages and completions have every option that `--help-all` has.
@@ -66,19 +70,19 @@ fn all_ways_to_ask_for_help_print_one_page_that_fits_a_screen() {
 fn manual_pages_and_completions_keep_every_option() {
     let fixture = Fixture::new("help-manual");
     let folder = fixture.path("man");
-    page(&fixture, &["man", "--output", folder.to_str().expect("UTF-8")]);
+    help_output(&fixture, &["man", "--output", folder.to_str().expect("UTF-8")]);
     for (path, file) in [
         (&["record"][..], "trackway-record.1"),
         (&["print"], "trackway-print.1"),
         (&["session", "create"], "trackway-session-create.1"),
     ] {
         let manual = fs::read_to_string(folder.join(file)).expect("a manual page");
-        let described = options(&manual.replace("\\-", "-").replace("\\fB", " "));
-        let completed = options(&page(&fixture, &["completions", "zsh"]));
-        let short = options(&page(&fixture, &[path, &["--help"]].concat()));
-        let full = page(&fixture, &[path, &["--help-all"]].concat());
+        let described = option_names(&manual.replace("\\-", "-").replace("\\fB", " "));
+        let completed = option_names(&help_output(&fixture, &["completions", "zsh"]));
+        let short = option_names(&help_output(&fixture, &[path, &["--help"]].concat()));
+        let full = help_output(&fixture, &[path, &["--help-all"]].concat());
         let declared = full.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
-        let declared: BTreeSet<String> = declared.flat_map(options).collect();
+        let declared: BTreeSet<String> = declared.flat_map(option_names).collect();
         assert!(declared.len() > short.len(), "{path:?}: nothing is hidden");
         for option in &declared {
             assert!(described.contains(option), "{file} lacks {option}");
@@ -91,21 +95,21 @@ fn manual_pages_and_completions_keep_every_option() {
 #[test]
 fn bench_is_the_other_program_in_help_manual_and_completions() {
     let fixture = Fixture::new("help-bench");
-    assert!(page(&fixture, &["--help"]).contains("starts trackway-bench"));
-    let short = page(&fixture, &["bench", "--help"]);
+    assert!(help_output(&fixture, &["--help"]).contains("starts trackway-bench"));
+    let short = help_output(&fixture, &["bench", "--help"]);
     assert!(
         short.contains("Usage: trackway bench") && short.contains("\nExamples:\n  "),
         "{short}"
     );
-    assert_eq!(short, page(&fixture, &["help", "bench"]));
-    let compare = page(&fixture, &["help", "bench", "compare"]);
-    assert_eq!(compare, page(&fixture, &["bench", "compare", "--help"]));
+    assert_eq!(short, help_output(&fixture, &["help", "bench"]));
+    let compare = help_output(&fixture, &["help", "bench", "compare"]);
+    assert_eq!(compare, help_output(&fixture, &["bench", "compare", "--help"]));
     let folder = fixture.path("man");
     let folder = folder.to_str().expect("UTF-8");
-    page(&fixture, &["man", "--output", folder]);
+    help_output(&fixture, &["man", "--output", folder]);
     let written = |name: &str| fixture.path("man").join(name).is_file();
     assert!(written("trackway.1") && !written("trackway-bench.1"));
-    page(&fixture, &["bench", "man", "--output", folder]);
+    help_output(&fixture, &["bench", "man", "--output", folder]);
     assert!(written("trackway-bench.1") && written("trackway-bench-compare.1"));
     if !has("bash") {
         return report_skipped("bash is not installed");
@@ -119,8 +123,8 @@ fn bench_is_the_other_program_in_help_manual_and_completions() {
              printf '%s\\n' \"${{COMPREPLY[@]}}\""
         );
         let output = fixture.command("bash").args(["-c", &script]).output().expect("it runs");
-        assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
-        text(&output.stdout)
+        assert!(output.stderr.is_empty(), "{}", decode_utf8(&output.stderr));
+        decode_utf8(&output.stdout)
     };
     assert_eq!(complete("bench", "tracep"), "tracepoint\n");
     assert_eq!(complete("bench compare", "--trac"), "--tracers\n");
@@ -138,14 +142,14 @@ fn bench_without_its_program_says_where_that_comes_from() {
         command.output().expect("it runs")
     };
     let output = bench(Path::new("/nonexistent"));
-    let messages = text(&output.stderr);
+    let messages = decode_utf8(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{messages}");
     assert!(messages.starts_with("trackway: cannot find trackway-bench"), "{messages}");
     assert!(messages.contains("\nhint: ") && messages.contains("make install"), "{messages}");
     // In PATH it is found.
     let output = bench(&build_dir());
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("tracepoint"), "{}", text(&output.stdout));
+    assert!(output.status.success(), "{}", decode_utf8(&output.stderr));
+    assert!(decode_utf8(&output.stdout).contains("tracepoint"), "{}", decode_utf8(&output.stdout));
 }
 
 #[test]
@@ -155,34 +159,38 @@ fn trackway_alone_names_the_first_commands() {
         let output = fixture.trackway(words).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{words:?}");
         assert!(output.stdout.is_empty(), "{words:?}");
-        let messages = text(&output.stderr);
+        let messages = decode_utf8(&output.stderr);
         assert!(messages.starts_with("trackway: no command given"), "{messages}");
         assert!(messages.contains("trackway --help"), "{messages}");
-        let commands = suggested(&messages);
+        let commands = suggested_commands(&messages);
         assert_eq!(commands.len(), 3, "{messages}");
         // They work, one after the other, with a program and a folder in place of the examples.
         std::os::unix::fs::symlink("/bin/true", fixture.path("app")).unwrap_or_default();
         for command in commands {
             let command = command.replace("trackway print DIR", "trackway print trackway-*");
-            let output = shell(&fixture, &command, None);
-            assert!(output.status.success(), "{command}: {}", text(&output.stderr));
+            let output = run_shell_line(&fixture, &command, None);
+            assert!(output.status.success(), "{command}: {}", decode_utf8(&output.stderr));
         }
     }
     // A command without its subcommand prints its page.
     let output = fixture.trackway(&["session"]).output().expect("it runs");
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("trackway session create"), "{}", text(&output.stderr));
+    assert!(
+        decode_utf8(&output.stderr).contains("trackway session create"),
+        "{}",
+        decode_utf8(&output.stderr)
+    );
 }
 
 /// Returns the commands in a message: indented lines, each with its effect after a `#`.
-fn suggested(messages: &str) -> Vec<String> {
+fn suggested_commands(messages: &str) -> Vec<String> {
     let lines = messages.lines().filter_map(|line| line.strip_prefix("  "));
     let lines = lines.filter_map(|line| line.split_once("  # "));
     lines.map(|(command, _)| command.trim_end().to_owned()).collect()
 }
 
 /// Runs a line of shell in the fixture's folder, as another user if one is given.
-fn shell(fixture: &Fixture, line: &str, user: Option<u32>) -> Output {
+fn run_shell_line(fixture: &Fixture, line: &str, user: Option<u32>) -> Output {
     let mut command = match user {
         Some(uid) => {
             let mut command = fixture.command("setpriv");
@@ -204,7 +212,7 @@ fn shell(fixture: &Fixture, line: &str, user: Option<u32>) -> Output {
 
 /// Returns the user without rights to kernel events: this one (`Some(None)`), or another one.
 /// Returns `None`, after printing the reason, if root cannot become another user here.
-fn user_without_rights(fixture: &Fixture) -> Option<Option<u32>> {
+fn find_unprivileged_user(fixture: &Fixture) -> Option<Option<u32>> {
     if !is_root() {
         return Some(None);
     }
@@ -213,7 +221,7 @@ fn user_without_rights(fixture: &Fixture) -> Option<Option<u32>> {
     }
     let library = build_dir().join("libtrackway.so");
     let reads = format!("test -r '{}'", library.display());
-    if !has("setpriv") || !shell(fixture, &reads, Some(OTHER_USER)).status.success() {
+    if !has("setpriv") || !run_shell_line(fixture, &reads, Some(OTHER_USER)).status.success() {
         report_skipped("other users cannot read what was built, or setpriv is missing");
         return None;
     }
@@ -226,7 +234,7 @@ fn old_spellings_of_options_work_and_are_in_no_help() {
     let run = |line: &str| {
         let output = fixture.trackway(&line.split(' ').collect::<Vec<_>>()).output();
         let output = output.expect("trackway runs");
-        text(&[output.stdout, output.stderr].concat())
+        decode_utf8(&[output.stdout, output.stderr].concat())
     };
     for (line, refusal) in [
         ("print --on a:* missing", "missing"),
@@ -251,7 +259,7 @@ fn old_spellings_of_options_work_and_are_in_no_help() {
 #[test]
 fn without_the_rights_of_root_the_suggested_commands_work() {
     let fixture = Fixture::new("help-rights");
-    let Some(user) = user_without_rights(&fixture) else { return };
+    let Some(user) = find_unprivileged_user(&fixture) else { return };
     for (typed, status, effect) in [
         ("trackway record --kernel 'sched_*' -o trace -- true", 125, "trace"),
         (
@@ -266,34 +274,42 @@ fn without_the_rights_of_root_the_suggested_commands_work() {
         ("trackway record --user root -o mine -- true", 125, "mine"),
         ("trackway session create mine --user all -o all", 2, "all"),
     ] {
-        let refused = shell(&fixture, typed, user);
-        let messages = text(&refused.stderr);
+        let refused = run_shell_line(&fixture, typed, user);
+        let messages = decode_utf8(&refused.stderr);
         if refused.status.success() {
             return report_skipped("this user may record kernel events");
         }
         assert_eq!(refused.status.code(), Some(status), "{typed}: {messages}");
-        let commands = suggested(&messages);
+        let commands = suggested_commands(&messages);
         let [as_root, programs, doctor @ ..] = &commands[..] else { panic!("{typed}: {messages}") };
         assert!(as_root.starts_with("sudo "), "{messages}");
         let (_, arguments) = typed.split_once(' ').expect("arguments");
         assert!(as_root.ends_with(arguments), "{as_root}");
-        let output = shell(&fixture, programs, user);
-        assert!(output.status.success(), "{programs}: {}", text(&output.stderr));
+        let output = run_shell_line(&fixture, programs, user);
+        assert!(output.status.success(), "{programs}: {}", decode_utf8(&output.stderr));
         assert!(fixture.path(effect).exists(), "{programs} made no {effect}");
         // The exit status of doctor depends on its checks.
         assert_eq!(doctor.len(), usize::from(typed.contains("--kernel ")), "{messages}");
         for doctor in doctor {
-            let output = shell(&fixture, doctor, user);
-            assert!(text(&output.stdout).contains("tracefs"), "{}", text(&output.stdout));
+            let output = run_shell_line(&fixture, doctor, user);
+            assert!(
+                decode_utf8(&output.stdout).contains("tracefs"),
+                "{}",
+                decode_utf8(&output.stdout)
+            );
         }
-        shell(&fixture, "trackway session destroy --all", user);
+        run_shell_line(&fixture, "trackway session destroy --all", user);
     }
     // Root gets no such list: sudo would not help.
     if is_root() && has_kernel_events(&fixture) {
         let line = "trackway record --kernel 'sched_switch' -o as-root -- true";
-        let output = shell(&fixture, line, None);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        assert!(suggested(&text(&output.stderr)).is_empty(), "{}", text(&output.stderr));
+        let output = run_shell_line(&fixture, line, None);
+        assert!(output.status.success(), "{}", decode_utf8(&output.stderr));
+        assert!(
+            suggested_commands(&decode_utf8(&output.stderr)).is_empty(),
+            "{}",
+            decode_utf8(&output.stderr)
+        );
     }
 }
 
@@ -304,7 +320,7 @@ fn capabilities_are_enough_to_record_kernel_events() {
     if !has_kernel_events(&fixture) {
         return;
     }
-    let Some(Some(user)) = user_without_rights(&fixture) else { return };
+    let Some(Some(user)) = find_unprivileged_user(&fixture) else { return };
     let capabilities = "+bpf,+perfmon,+dac_read_search,+sys_admin";
     let mut command: Command = fixture.command("setpriv");
     command.arg(format!("--reuid={user}")).arg(format!("--regid={user}")).arg("--clear-groups");
@@ -313,7 +329,7 @@ fn capabilities_are_enough_to_record_kernel_events() {
     command.args(["record", "--kernel", "syscalls:openat", "-o"]).arg(fixture.path("trace"));
     command.env("TRACKWAY_RUN_DIR", fixture.path("run-of-other"));
     let output = command.args(["--", "ls", "/"]).output().expect("it runs");
-    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(output.status.success(), "{}", decode_utf8(&output.stderr));
     let events = fixture.print(&fixture.path("trace"));
     assert!(events.contains("syscall_entry_openat"), "{events}");
     assert_eq!(fs::metadata(fixture.path("trace")).expect("the trace").uid(), user);

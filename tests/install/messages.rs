@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Runs `trackway`, which must fail, and returns its standard error.
-fn message(fixture: &Fixture, words: &[&str]) -> String {
+fn run_failing(fixture: &Fixture, words: &[&str]) -> String {
     let output = fixture.trackway(words).stdin(Stdio::null()).output().expect("it runs");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success(), "{words:?}: {text}");
@@ -44,7 +44,7 @@ fn a_path_that_is_no_trace_gets_an_explanation() {
         &["filter", "header", "app:request", "--trace"],
     ];
     for command in commands {
-        let of = |path| message(&fixture, &[command, &[path]].concat());
+        let of = |path| run_failing(&fixture, &[command, &[path]].concat());
         let text = of("file");
         let said = "trackway: \"file\" is not a trace: it is not a folder\n";
         assert!(text.starts_with(said) && text.contains(explanation), "{command:?}: {text}");
@@ -63,7 +63,7 @@ fn a_path_that_is_no_trace_gets_an_explanation() {
             assert!(text.starts_with(said) && text.contains(explanation), "{command:?}: {text}");
         }
     }
-    let text = message(&fixture, &["print", "/etc/passwd"]);
+    let text = run_failing(&fixture, &["print", "/etc/passwd"]);
     assert!(text.starts_with("trackway: \"/etc/passwd\" is not a trace: "), "{text}");
 }
 
@@ -93,7 +93,7 @@ fn errors_of_the_system_are_words() {
         (&["print", "--filter-object", "nowhere", "trace"], "No such file or directory"),
     ];
     for (words, part) in cases {
-        let text = message(&fixture, words);
+        let text = run_failing(&fixture, words);
         assert!(!text.contains("os error"), "{words:?}: {text}");
         assert!(text.contains(part), "{words:?}: {text}");
     }
@@ -117,7 +117,8 @@ impl MachineCode {
     fn read(program: &Path) -> Self {
         let mut code = Self { functions: BTreeMap::new(), references: BTreeMap::new() };
         let mut function = 0;
-        for line in output_of(Command::new("objdump").args(["-d", "-w"]).arg(program)).lines() {
+        for line in run_for_stdout(Command::new("objdump").args(["-d", "-w"]).arg(program)).lines()
+        {
             let hexadecimal = |text: &str| u64::from_str_radix(text, 16).ok();
             let words = || line.split_ascii_whitespace();
             if let Some((address, name)) = line.strip_suffix(">:").and_then(|l| l.split_once(" <"))
@@ -140,7 +141,7 @@ impl MachineCode {
         }
         // What is referred to by a word of the global offset table (readelf: offset, information,
         // type, addend).
-        for line in output_of(Command::new("readelf").args(["-rW"]).arg(program)).lines() {
+        for line in run_for_stdout(Command::new("readelf").args(["-rW"]).arg(program)).lines() {
             let words: Vec<&str> = line.split_ascii_whitespace().collect();
             let [offset, _, "R_X86_64_RELATIVE", target] = words[..] else { continue };
             let numbers = [offset, target].map(|word| u64::from_str_radix(word, 16));
@@ -153,22 +154,25 @@ impl MachineCode {
     }
 }
 
-fn output_of(command: &mut Command) -> String {
+fn run_for_stdout(command: &mut Command) -> String {
     let output = command.stdin(Stdio::null()).output().expect("it runs");
     assert!(output.status.success(), "{command:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Source lines of these places in functions, as text for people.
-fn lines_of(program: &Path, places: &BTreeMap<u64, String>) -> Vec<String> {
+fn source_lines_of(program: &Path, places: &BTreeMap<u64, String>) -> Vec<String> {
     let addresses = places.keys().map(|address| format!("{address:x}"));
     let mut command = Command::new("addr2line");
-    output_of(command.arg("-e").arg(program).args(addresses)).lines().map(str::to_owned).collect()
+    run_for_stdout(command.arg("-e").arg(program).args(addresses))
+        .lines()
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns true for functions of the standard library that display their generic arguments:
 /// `ToString`, the expansion of `format!`, and references. Their names do not contain the type.
-fn passes_on(name: &str) -> bool {
+fn forwards_display(name: &str) -> bool {
     ["_ZN4core3fmt", "_ZN5alloc6string"].iter().any(|module| name.starts_with(module))
         || ["$RF$T$u20$as$u20$core..fmt..", "$LT$T$u20$as$u20$alloc..string.."]
             .iter()
@@ -177,7 +181,7 @@ fn passes_on(name: &str) -> bool {
 
 /// Returns the places where this workspace's code calls `display`, directly or through functions
 /// that pass it on, with the names of the calling functions.
-fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String> {
+fn find_display_calls(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String> {
     let names: HashMap<u64, &String> =
         code.functions.iter().map(|(name, address)| (*address, name)).collect();
     let (mut pending, mut known) = (vec![display], BTreeSet::from([display]));
@@ -187,7 +191,7 @@ fn displays(code: &MachineCode, display: u64, own: &str) -> BTreeMap<u64, String
             let Some(name) = names.get(function) else { continue };
             if name.contains(own) {
                 found.insert(*at, (*name).clone());
-            } else if passes_on(name) && known.insert(*function) {
+            } else if forwards_display(name) && known.insert(*function) {
                 pending.push(*function);
             }
         }
@@ -219,12 +223,12 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     for program in ["debug/trackway", "debug/trackway-bench"].map(|name| target.join(name)) {
-        let found = displays_of_system_errors(&program, "trackway_");
+        let found = find_system_error_displays(&program, "trackway_");
         let (console, others): (BTreeMap<_, _>, BTreeMap<_, _>) =
             found.into_iter().partition(|(_, name)| name.contains("trackway_console8io_error"));
         assert!(!console.is_empty(), "the code that displays such errors is not found");
         if !others.is_empty() {
-            let lines = lines_of(&program, &others);
+            let lines = source_lines_of(&program, &others);
             panic!(
                 "display an error of the system by trackway_console::IoError: {others:#?} \
                  {lines:#?}"
@@ -236,7 +240,7 @@ fn nothing_but_the_console_displays_an_error_of_the_system() {
     assert!(shown_as_text(&error).contains("os error"));
     assert!(shown_in_a_text(&error).contains("os error"));
     let this = std::env::current_exe().expect("this program");
-    let seeded = displays_of_system_errors(&this, "8messages");
+    let seeded = find_system_error_displays(&this, "8messages");
     for name in ["shown_as_text", "shown_in_a_text"] {
         assert!(seeded.values().any(|found| found.contains(name)), "{name} not in {seeded:#?}");
     }
@@ -254,7 +258,7 @@ fn shown_in_a_text(error: &std::io::Error) -> String {
 
 /// Returns the places where functions of a program that have `own` in their names display a
 /// [`std::io::Error`].
-fn displays_of_system_errors(program: &Path, own: &str) -> BTreeMap<u64, String> {
+fn find_system_error_displays(program: &Path, own: &str) -> BTreeMap<u64, String> {
     let code = MachineCode::read(program);
     let is_display = |name: &&String| {
         // std::io::Error, in both ways in which rustc writes names.
@@ -264,5 +268,5 @@ fn displays_of_system_errors(program: &Path, own: &str) -> BTreeMap<u64, String>
     };
     let names: Vec<&String> = code.functions.keys().filter(is_display).collect();
     let [name] = names[..] else { panic!("Display of std::io::Error: {names:?}") };
-    displays(&code, code.functions[name], own)
+    find_display_calls(&code, code.functions[name], own)
 }

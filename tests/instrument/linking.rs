@@ -21,7 +21,7 @@ fn link_dir() -> PathBuf {
 }
 
 /// Compiles the program with these flags, followed by those of the library.
-fn compile(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) -> PathBuf {
+fn compile_program(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) -> PathBuf {
     fs::write(fixture.path("app.c"), SOURCE).expect("a file");
     let program = fixture.path("app");
     let mut cc = fixture.command(compiler);
@@ -33,7 +33,7 @@ fn compile(fixture: &Fixture, compiler: &str, flags: &[&str], library: &[&str]) 
 }
 
 /// Returns the names of the libraries that a program needs.
-fn needed(program: &Path) -> Vec<String> {
+fn needed_libraries(program: &Path) -> Vec<String> {
     let output = Command::new("readelf").arg("-d").arg(program).output().expect("readelf runs");
     let text = String::from_utf8(output.stdout).expect("text");
     let lines = text.lines().filter(|line| line.contains("(NEEDED)"));
@@ -58,8 +58,8 @@ fn every_linker_keeps_the_library_of_a_bare_l_under_as_needed() {
             for kind in [&[][..], &["-Wl,--gc-sections"], &["-no-pie"], &["-shared", "-fPIC"]] {
                 let flags: Vec<&str> =
                     ["-Wl,--as-needed", &linker].iter().chain(kind).copied().collect();
-                let program = compile(&fixture, compiler, &flags, &[&search, "-ltrackway"]);
-                let needed = needed(&program);
+                let program = compile_program(&fixture, compiler, &flags, &[&search, "-ltrackway"]);
+                let needed = needed_libraries(&program);
                 let is_needed = needed.iter().any(|name| name == "libtrackway.so.1");
                 assert!(is_needed, "{compiler} {flags:?}: {needed:?}");
             }
@@ -84,7 +84,7 @@ fn a_program_that_is_linked_so_takes_part_in_a_session() {
     let link = format!("-L{}", link_dir().display());
     let run_path = format!("-Wl,-rpath,{}", link_dir().display());
     let library = [link.as_str(), "-ltrackway", run_path.as_str()];
-    let program = compile(&fixture, "cc", &["-Wl,--as-needed"], &library);
+    let program = compile_program(&fixture, "cc", &["-Wl,--as-needed"], &library);
     let trackway = |words: &[&str]| {
         let output = fixture.trackway(words).output().expect("trackway runs");
         let messages = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -12,14 +12,14 @@ use std::process::{Command, Output};
 
 use trackway_tests::{Fixture, Recording, build_dir, has, lossy_text, report_skipped, source_dir};
 
-const HELPERS: [&str; 5] = ["libc", "pthread", "dl", "fd", "fork"];
+const PRELOAD_HELPERS: [&str; 5] = ["libc", "pthread", "dl", "fd", "fork"];
 
-fn library(helper: &str) -> PathBuf {
+fn helper_path(helper: &str) -> PathBuf {
     build_dir().join(format!("libtrackway-{helper}.so"))
 }
 
 /// Returns the events of a trace as `PROVIDER:NAME FIELDS`, in the order of time.
-fn events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
+fn printed_events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
     let event = |line: &str| {
         let (_, rest) = line.split_once(") ").expect("a time");
         let (_, rest) = rest.split_once(' ').expect("a host");
@@ -32,7 +32,7 @@ fn events(fixture: &Fixture, recording: &Recording) -> Vec<String> {
 
 /// Records a program that prints its expected events with a helper; returns the expected and the
 /// recorded ones.
-fn record(
+fn record_with_helper(
     fixture: &Fixture,
     helper: &str,
     program: &Path,
@@ -45,11 +45,11 @@ fn record(
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
     let expected = lossy_text(&recording.output.stdout).lines().map(str::to_owned).collect();
-    (expected, events(fixture, &recording))
+    (expected, printed_events(fixture, &recording))
 }
 
 /// Compares line by line, so that a failure shows the position.
-fn assert_same(expected: &[String], found: &[String]) {
+fn assert_same_events(expected: &[String], found: &[String]) {
     assert!(!expected.is_empty(), "the program expects nothing");
     for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
         assert_eq!(expected, found, "event {number}");
@@ -58,7 +58,7 @@ fn assert_same(expected: &[String], found: &[String]) {
 }
 
 /// Returns the number of occurrences of each name, as `NAME COUNT`.
-fn counts(events: &[String]) -> Vec<String> {
+fn count_by_name(events: &[String]) -> Vec<String> {
     let mut counts = BTreeMap::new();
     for event in events {
         *counts.entry(event.split(' ').next().expect("a name")).or_insert(0) += 1;
@@ -70,8 +70,8 @@ fn counts(events: &[String]) -> Vec<String> {
 fn every_pthread_function_leaves_its_events() {
     let fixture = Fixture::new("preload-pthread");
     let program = fixture.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&fixture, "pthread", &program, &["each"]);
-    assert_same(&expected, &found);
+    let (expected, found) = record_with_helper(&fixture, "pthread", &program, &["each"]);
+    assert_same_events(&expected, &found);
     assert!(expected.len() >= 50, "{} events", expected.len());
 }
 
@@ -79,16 +79,16 @@ fn every_pthread_function_leaves_its_events() {
 fn threads_that_are_cancelled_while_they_wait_hold_their_mutex_and_are_recorded_on() {
     let fixture = Fixture::new("preload-cancel");
     let program = fixture.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&fixture, "pthread", &program, &["cancel"]);
-    assert_same(&expected, &found);
+    let (expected, found) = record_with_helper(&fixture, "pthread", &program, &["cancel"]);
+    assert_same_events(&expected, &found);
 }
 
 #[test]
 fn signal_handlers_that_post_or_jump_out_of_a_wait_are_recorded() {
     let fixture = Fixture::new("preload-signals");
     let program = fixture.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&fixture, "pthread", &program, &["signals"]);
-    assert_same(&expected, &found);
+    let (expected, found) = record_with_helper(&fixture, "pthread", &program, &["signals"]);
+    assert_same_events(&expected, &found);
 }
 
 /// A handler that interrupts a lock function is not inside it, and a jump out of a lock function
@@ -97,8 +97,8 @@ fn signal_handlers_that_post_or_jump_out_of_a_wait_are_recorded() {
 fn signal_handlers_that_post_or_jump_out_of_a_lock_are_recorded() {
     let fixture = Fixture::new("preload-jumps");
     let program = fixture.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&fixture, "pthread", &program, &["jumps"]);
-    assert_same(&expected, &found);
+    let (expected, found) = record_with_helper(&fixture, "pthread", &program, &["jumps"]);
+    assert_same_events(&expected, &found);
     assert!(expected.len() >= 60, "{} events", expected.len());
 }
 
@@ -120,7 +120,7 @@ fn releases_are_recorded_before_the_next_acquisition() {
     assert!(recording.output.status.success(), "{}", recording.messages());
     let expected: Vec<String> =
         lossy_text(&recording.output.stdout).lines().map(str::to_owned).collect();
-    assert_same(&expected, &events(&fixture, &recording));
+    assert_same_events(&expected, &printed_events(&fixture, &recording));
     assert!(expected.len() >= 20, "{} events", expected.len());
 }
 
@@ -129,7 +129,7 @@ fn releases_are_recorded_before_the_next_acquisition() {
 fn no_lock_has_two_holders_in_the_trace() {
     let fixture = Fixture::new("preload-order");
     let program = fixture.compile_file("preload/pthread.c", false, &[]);
-    let (_, found) = record(&fixture, "pthread", &program, &["contend", "10000"]);
+    let (_, found) = record_with_helper(&fixture, "pthread", &program, &["contend", "10000"]);
     for (lock, unlock) in [
         ("lttng_ust_pthread:pthread_mutex_lock_acq ", "lttng_ust_pthread:pthread_mutex_unlock "),
         ("trackway_pthread:rwlock_wrlock_acq ", "trackway_pthread:rwlock_unlock "),
@@ -157,37 +157,37 @@ fn no_lock_has_two_holders_in_the_trace() {
 fn events_of_many_threads_add_up() {
     let fixture = Fixture::new("preload-threads");
     let program = fixture.compile_file("preload/pthread.c", false, &[]);
-    let (expected, found) = record(&fixture, "pthread", &program, &["threads", "300"]);
-    assert_eq!(expected, counts(&found));
+    let (expected, found) = record_with_helper(&fixture, "pthread", &program, &["threads", "300"]);
+    assert_eq!(expected, count_by_name(&found));
 }
 
 #[test]
 fn every_function_that_makes_descriptors_leaves_its_events() {
     let fixture = Fixture::new("preload-fd");
     let program = fixture.compile_file("preload/fd.c", false, &[]);
-    let (expected, found) = record(&fixture, "fd", &program, &[]);
-    assert_same(&expected, &found);
+    let (expected, found) = record_with_helper(&fixture, "fd", &program, &[]);
+    assert_same_events(&expected, &found);
 }
 
 #[test]
 fn every_function_that_makes_processes_leaves_its_events() {
     let fixture = Fixture::new("preload-fork");
     let program = fixture.compile_file("preload/fork.c", false, &[]);
-    let (mut expected, mut found) = record(&fixture, "fork", &program, &[]);
+    let (mut expected, mut found) = record_with_helper(&fixture, "fork", &program, &[]);
     // Of several processes: each has its order, all together have none.
     expected.sort();
     found.sort();
-    assert_same(&expected, &found);
+    assert_same_events(&expected, &found);
 }
 
 #[test]
 fn every_allocation_function_leaves_its_events() {
     let fixture = Fixture::new("preload-libc");
     let program = fixture.compile_file("preload/allocations.c", false, &[]);
-    let (expected, found) = record(&fixture, "libc", &program, &[]);
+    let (expected, found) = record_with_helper(&fixture, "libc", &program, &[]);
     let begin = found.iter().position(|event| event.contains("size = 424242,"));
     let found = &found[begin.expect("the program's first")..];
-    assert_same(&expected, &found[..expected.len().min(found.len())]);
+    assert_same_events(&expected, &found[..expected.len().min(found.len())]);
 }
 
 /// The pool that serves until the C library's allocator is looked up.
@@ -201,7 +201,7 @@ fn threads_share_the_libc_helpers_pool() {
 
 /// Makes libplugin.so, which needs libneeded.so, as `tests/preload/dl.c` describes. Returns the CRC
 /// of its debug link.
-fn make_plugin(fixture: &Fixture, folder: &Path) -> String {
+fn build_plugin(fixture: &Fixture, folder: &Path) -> String {
     let run = |program: &str, arguments: &[&str]| {
         let output = fixture.command(program).current_dir(folder).args(arguments).output().unwrap();
         assert!(output.status.success(), "{program}: {}", lossy_text(&output.stderr));
@@ -241,10 +241,10 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
     }
     let fixture = Fixture::new("preload-dl");
     let folder = fixture.path("plugins");
-    let crc = make_plugin(&fixture, &folder);
+    let crc = build_plugin(&fixture, &folder);
     let rpath = format!("-Wl,-rpath,{}", folder.display());
     let program = fixture.compile_file("preload/dl.c", false, &["-ldl", &rpath]);
-    let (said, found) = record(&fixture, "dl", &program, &[folder.to_str().unwrap()]);
+    let (said, found) = record_with_helper(&fixture, "dl", &program, &[folder.to_str().unwrap()]);
 
     // The state dump: the objects at the start, in the loader's order.
     let at = said.iter().position(|line| line.starts_with("lttng_ust_dl:dlopen")).unwrap();
@@ -278,8 +278,8 @@ fn shared_objects_are_recorded_when_they_are_there_come_and_go() {
         })
         .collect();
     let found = &found[end + 1..];
-    assert_same(&expected, &found[..expected.len()]);
-    let rest = counts(&found[expected.len()..]);
+    assert_same_events(&expected, &found[..expected.len()]);
+    let rest = count_by_name(&found[expected.len()..]);
     for line in [
         "lttng_ust_dl:dlclose 200",
         "lttng_ust_dl:dlopen 200",
@@ -303,7 +303,7 @@ fn programs_end_with_the_dl_helper_whoever_is_in_the_loader() {
             let alone = fixture.command(command[0]).args(&command[1..]).output().unwrap();
             assert_eq!(alone.status.code(), Some(status), "{command:?}: {:?}", alone.status);
             let recording = fixture.record(&["--preload", "dl"], command);
-            same(&alone, &recording.output, &command.join(" "));
+            assert_same_outcome(&alone, &recording.output, &command.join(" "));
         }
     }
 }
@@ -333,7 +333,7 @@ fn objects_that_are_found_by_inherited_rpaths_are_found_with_the_dl_helper() {
     let options = ["--context", "none", "--preload", "dl"];
     let recording = fixture.record(&options, &["./rpath", "libanswer.so"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    let found = events(&fixture, &recording);
+    let found = printed_events(&fixture, &recording);
     let mut loads = found.iter().filter(|event| event.starts_with("lttng_ust_lib:load "));
     let path = format!("path = \"{}\"", folder.join("libanswer.so").display());
     assert!(loads.any(|event| event.contains(&path)), "{found:#?}");
@@ -381,7 +381,7 @@ fn babeltrace_takes_in_what_the_dl_helper_says() {
 }
 
 /// Symbols that other objects see, of a library.
-fn exports(path: &Path) -> BTreeSet<String> {
+fn exported_symbols(path: &Path) -> BTreeSet<String> {
     let mut readelf = Command::new("readelf");
     let output = readelf.args(["-W", "--dyn-syms"]).arg(path).output().expect("readelf runs");
     let output = lossy_text(&output.stdout);
@@ -401,10 +401,10 @@ fn helpers_export_what_they_wrap_and_nothing_else() {
     }
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.split_whitespace().find(|word| word.ends_with("/libc.so.6")).unwrap();
-    let libc = exports(Path::new(libc));
+    let libc = exported_symbols(Path::new(libc));
     let mut seen = BTreeSet::new();
-    for helper in HELPERS {
-        let exports = exports(&library(helper));
+    for helper in PRELOAD_HELPERS {
+        let exports = exported_symbols(&helper_path(helper));
         assert!(exports.len() >= 3, "{helper}: {exports:?}");
         for name in exports {
             assert!(libc.contains(&name), "{helper} exports {name}, which is no libc function");
@@ -427,8 +427,9 @@ fn the_guide_lists_functions_that_are_not_wrapped() {
     for name in ["getpt", "setmntent", "pclose", "pidfd_spawn", "pidfd_spawnp", "openpty"] {
         assert!(names.contains(name), "{name} is not in {names:?}");
     }
-    let wrapped: BTreeSet<String> = HELPERS.iter().flat_map(|it| exports(&library(it))).collect();
-    for name in names.into_iter().filter(|name| !HELPERS.contains(name)) {
+    let wrapped: BTreeSet<String> =
+        PRELOAD_HELPERS.iter().flat_map(|it| exported_symbols(&helper_path(it))).collect();
+    for name in names.into_iter().filter(|name| !PRELOAD_HELPERS.contains(name)) {
         assert!(!wrapped.contains(name), "{name} is wrapped");
     }
 }
@@ -438,9 +439,9 @@ fn helpers_need_the_c_library_alone_and_no_thread_storage_that_allocates() {
     if !has("readelf") {
         return report_skipped("readelf is not installed");
     }
-    for helper in HELPERS {
+    for helper in PRELOAD_HELPERS {
         let mut readelf = Command::new("readelf");
-        let output = readelf.args(["-W", "-d", "-r"]).arg(library(helper)).output().unwrap();
+        let output = readelf.args(["-W", "-d", "-r"]).arg(helper_path(helper)).output().unwrap();
         let output = lossy_text(&output.stdout);
         let needed: Vec<&str> = output.lines().filter(|line| line.contains("(NEEDED)")).collect();
         assert_eq!(needed.len(), 1, "{helper}: {needed:?}");
@@ -456,7 +457,8 @@ fn vfork_begins_with_a_landing_pad_and_has_unwind_information() {
         return report_skipped("objdump is not installed");
     }
     let run = |program: &str, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).arg(library("fork")).output().unwrap();
+        let output =
+            Command::new(program).args(arguments).arg(helper_path("fork")).output().unwrap();
         assert!(output.status.success(), "{program}: {}", lossy_text(&output.stderr));
         lossy_text(&output.stdout)
     };
@@ -480,7 +482,7 @@ fn every_helper_compiles_without_a_warning() {
             report_skipped(format!("{compiler} is not installed"));
             continue;
         }
-        for helper in HELPERS {
+        for helper in PRELOAD_HELPERS {
             let mut command = fixture.command(compiler);
             command.args(strict).args(["-O2", "-fsyntax-only", "-I"]);
             command.arg(source_dir().join("include"));
@@ -514,8 +516,8 @@ fn calls_before_relocation_work() {
         command.output().unwrap()
     };
     assert!(run("", &["./early"]).status.success(), "without a helper");
-    for helper in HELPERS {
-        let output = run(library(helper).to_str().unwrap(), &["./early"]);
+    for helper in PRELOAD_HELPERS {
+        let output = run(helper_path(helper).to_str().unwrap(), &["./early"]);
         assert!(output.status.success(), "{helper}: {:?}", output.status);
     }
     let recording = fixture.record(&["--preload", "all"], &["env", "LD_LIBRARY_PATH=.", "./early"]);
@@ -525,21 +527,21 @@ fn calls_before_relocation_work() {
 // --- Chains of preloaded libraries ---------------------------------------------------------------
 
 /// Calls of `tests/preload/mixed.c`, of events that nothing else in the process emits.
-const MIXED: [&str; 3] = [
+const MIXED_CALLS: [&str; 3] = [
     "trackway_pthread:cond_broadcast 2000",
     "trackway_pthread:sem_post 2000",
     "trackway_fork:fork 5",
 ];
 
 /// Checks the recording; with `allocations`, it must also have the calls of realloc(3).
-fn check_mixed(fixture: &Fixture, recording: &Recording, allocations: bool, what: &str) {
+fn check_mixed_calls(fixture: &Fixture, recording: &Recording, allocations: bool, what: &str) {
     let messages = recording.messages();
     assert!(recording.output.status.success(), "{what}: {messages}");
     assert!(lossy_text(&recording.output.stdout).contains("done"), "{what}: {messages}");
     assert_eq!(recording.summary.lost, 0, "{what}: {messages}");
-    let found = events(fixture, recording);
-    let numbers = counts(&found);
-    for expected in MIXED {
+    let found = printed_events(fixture, recording);
+    let numbers = count_by_name(&found);
+    for expected in MIXED_CALLS {
         assert!(numbers.iter().any(|count| count == expected), "{what}: {expected}: {numbers:#?}");
     }
     // Some allocators lock, too.
@@ -554,7 +556,7 @@ fn check_mixed(fixture: &Fixture, recording: &Recording, allocations: bool, what
     }
 }
 
-fn record_mixed(fixture: &Fixture, command: &[&str], preload: Option<&Path>) -> Recording {
+fn record_mixed_calls(fixture: &Fixture, command: &[&str], preload: Option<&Path>) -> Recording {
     let trace = fixture.path("trace");
     let mut recorder = fixture.trackway(&["record", "--context", "none", "--preload", "all"]);
     recorder.args(["--buffer-size", "16M", "-o"]).arg(&trace).arg("--").args(command);
@@ -569,7 +571,12 @@ fn helpers_work_with_other_allocators() {
     let fixture = Fixture::new("preload-allocators");
     let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let program = program.to_str().unwrap();
-    check_mixed(&fixture, &record_mixed(&fixture, &[program], None), true, "the C library");
+    check_mixed_calls(
+        &fixture,
+        &record_mixed_calls(&fixture, &[program], None),
+        true,
+        "the C library",
+    );
     for name in ["libjemalloc.so.2", "libtcmalloc_minimal.so.4"] {
         let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"];
         let found = folders.iter().map(|folder| Path::new(folder).join(name));
@@ -577,7 +584,12 @@ fn helpers_work_with_other_allocators() {
             report_skipped(format!("{name} is not installed"));
             continue;
         };
-        check_mixed(&fixture, &record_mixed(&fixture, &[program], Some(&path)), true, name);
+        check_mixed_calls(
+            &fixture,
+            &record_mixed_calls(&fixture, &[program], Some(&path)),
+            true,
+            name,
+        );
     }
 }
 
@@ -599,8 +611,8 @@ fn helpers_work_in_sanitized_programs() {
         assert!(alone.status.success(), "{flag}: {}", lossy_text(&alone.stderr));
         // Sanitizers have allocators of their own, before the helper's.
         let allocations = kind == "undefined";
-        let recording = record_mixed(&fixture, &[program.to_str().unwrap()], None);
-        check_mixed(&fixture, &recording, allocations, &flag);
+        let recording = record_mixed_calls(&fixture, &[program.to_str().unwrap()], None);
+        check_mixed_calls(&fixture, &recording, allocations, &flag);
         assert!(!recording.messages().contains("Sanitizer"), "{}", recording.messages());
     }
 }
@@ -615,7 +627,7 @@ fn helpers_work_under_valgrind() {
     let program = program.to_str().unwrap();
     let command = ["valgrind", "-q", "--error-exitcode=77", program];
     // It replaces the allocator in the program's memory: the helper's is not called.
-    check_mixed(&fixture, &record_mixed(&fixture, &command, None), false, "valgrind");
+    check_mixed_calls(&fixture, &record_mixed_calls(&fixture, &command, None), false, "valgrind");
 }
 
 #[test]
@@ -623,12 +635,12 @@ fn helpers_work_without_restartable_sequences() {
     let fixture = Fixture::new("preload-rseq");
     let program = fixture.compile_file("preload/mixed.c", false, &[]);
     let command = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0", program.to_str().unwrap()];
-    check_mixed(&fixture, &record_mixed(&fixture, &command, None), true, "rseq=0");
+    check_mixed_calls(&fixture, &record_mixed_calls(&fixture, &command, None), true, "rseq=0");
 }
 
 // --- Programs as they are ------------------------------------------------------------------------
 
-fn same(alone: &Output, recorded: &Output, what: &str) {
+fn assert_same_outcome(alone: &Output, recorded: &Output, what: &str) {
     assert_eq!(alone.status, recorded.status, "{what}: {}", lossy_text(&recorded.stderr));
     assert_eq!(lossy_text(&alone.stdout), lossy_text(&recorded.stdout), "{what}");
 }
@@ -662,18 +674,19 @@ fn real_programs_run_under_all_helpers_as_without() {
         let alone = fixture.command(command[0]).args(&command[1..]).output().unwrap();
         let options = ["--preload", "all", "--buffer-size", "32M"];
         let recording = fixture.record(&options, command);
-        same(&alone, &recording.output, &what);
+        assert_same_outcome(&alone, &recording.output, &what);
         assert!(recording.summary.recorded > 100, "{what}: {}", recording.messages());
         assert_eq!(recording.summary.lost, 0, "{what}: {}", recording.messages());
         // Loaded, without a recording.
-        let libraries: Vec<PathBuf> = HELPERS.iter().map(|helper| library(helper)).collect();
+        let libraries: Vec<PathBuf> =
+            PRELOAD_HELPERS.iter().map(|helper| helper_path(helper)).collect();
         let names: Vec<&str> = libraries.iter().filter_map(|path| path.to_str()).collect();
         let agent = build_dir().join("libtrackway.so");
         let preload = format!("{}:{}", names.join(":"), agent.display());
         for preload in [names.join(":"), preload] {
             let mut command_idle = fixture.command(command[0]);
             command_idle.args(&command[1..]).env("LD_PRELOAD", preload);
-            same(&alone, &command_idle.output().unwrap(), &what);
+            assert_same_outcome(&alone, &command_idle.output().unwrap(), &what);
         }
     }
 }

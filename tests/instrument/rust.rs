@@ -10,16 +10,16 @@ use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// A way of building.
 #[derive(Debug, Clone, Copy)]
-struct Profile {
+struct BuildProfile {
     name: &'static str,
     /// Options for cargo that make the program, which has a target folder of its own.
     options: &'static [&'static str],
 }
 
-const DEBUG: Profile = Profile { name: "debug", options: &[] };
-const RELEASE: Profile = Profile { name: "release", options: &["--release"] };
+const DEBUG_PROFILE: BuildProfile = BuildProfile { name: "debug", options: &[] };
+const RELEASE_PROFILE: BuildProfile = BuildProfile { name: "release", options: &["--release"] };
 /// Many pieces that are optimised on their own, then together.
-const THIN: Profile = Profile {
+const THIN_LTO_PROFILE: BuildProfile = BuildProfile {
     name: "thin",
     options: &[
         "--config=profile.thin.inherits='release'",
@@ -29,7 +29,7 @@ const THIN: Profile = Profile {
     ],
 };
 /// Without link-time optimisation; the linker drops unreferenced sections.
-const PIECES: Profile = Profile {
+const NO_LTO_PROFILE: BuildProfile = BuildProfile {
     name: "pieces",
     options: &[
         "--config=profile.pieces.inherits='release'",
@@ -41,12 +41,12 @@ const PIECES: Profile = Profile {
 };
 
 /// Returns the example `name`, built so, or `None`, after printing the reason, without cargo.
-fn example(name: &str, profile: Profile) -> Option<PathBuf> {
-    example_with(name, profile, &[])
+fn build_example(name: &str, profile: BuildProfile) -> Option<PathBuf> {
+    build_example_with_flags(name, profile, &[])
 }
 
 /// Does the same with flags for the compiler.
-fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf> {
+fn build_example_with_flags(name: &str, profile: BuildProfile, flags: &[&str]) -> Option<PathBuf> {
     if !has("cargo") {
         report_skipped("cargo is not installed");
         return None;
@@ -66,11 +66,15 @@ fn example_with(name: &str, profile: Profile, flags: &[&str]) -> Option<PathBuf>
 }
 
 /// Records a program that must succeed; its events as "name: { fields }", without contexts.
-fn record<S: AsRef<OsStr>>(fixture: &Fixture, command: &[S]) -> Vec<String> {
-    record_with(fixture, &[], command)
+fn record_events<S: AsRef<OsStr>>(fixture: &Fixture, command: &[S]) -> Vec<String> {
+    record_events_with_options(fixture, &[], command)
 }
 
-fn record_with<S: AsRef<OsStr>>(fixture: &Fixture, options: &[&str], command: &[S]) -> Vec<String> {
+fn record_events_with_options<S: AsRef<OsStr>>(
+    fixture: &Fixture,
+    options: &[&str],
+    command: &[S],
+) -> Vec<String> {
     let trace = fixture.path("trace");
     let _ = fs::remove_dir_all(&trace);
     let mut all = vec!["--context", "none"];
@@ -94,7 +98,7 @@ fn record_with<S: AsRef<OsStr>>(fixture: &Fixture, options: &[&str], command: &[
 }
 
 /// Output of the example `values`, where `ä…` stands for a long string and `7…` for many numbers.
-const VALUES: &str = "\
+const VALUES_EVENTS: &str = "\
 values:integers: { a = -1, b = -2, c = -3, d = -9223372036854775808, e = 255, f = 65535, \
 g = 4294967295, h = 18446744073709551615, i = -5, j = 6 }
 values:others: { yes = 1, no = 0, single = 1.5, double = -0.25, letter = \"ü\", flags = 0x81, \
@@ -122,13 +126,13 @@ values:outer_end: { }
 values:names: { event = 1, values = 2, u8 = 1, record = 3 }
 ";
 
-fn values_are_recorded(profile: Profile) {
+fn check_values_recorded(profile: BuildProfile) {
     let fixture = Fixture::new(&format!("rust-values-{}", profile.name));
-    let Some(program) = example("values", profile) else { return };
-    let mut events = record(&fixture, &[&program]);
+    let Some(program) = build_example("values", profile) else { return };
+    let mut events = record_events(&fixture, &[&program]);
     let cut = events.iter().position(|event| event.starts_with("values:cut")).expect("it is there");
     let cut = events.remove(cut);
-    let expected: Vec<&str> = VALUES.lines().collect();
+    let expected: Vec<&str> = VALUES_EVENTS.lines().collect();
     assert_eq!(events, expected, "{profile:?}");
     // Both long ones were cut to the same length: half of 4000 less 9 for the lengths and 6 bytes.
     let text = cut.split('"').nth(1).expect("a text");
@@ -141,31 +145,31 @@ fn values_are_recorded(profile: Profile) {
 #[test]
 fn an_enumeration_that_never_has_a_value_links_and_stays_off() {
     let fixture = Fixture::new("rust-never");
-    for profile in [DEBUG, RELEASE, THIN, PIECES] {
-        let Some(program) = example("never", profile) else { return };
+    for profile in [DEBUG_PROFILE, RELEASE_PROFILE, THIN_LTO_PROFILE, NO_LTO_PROFILE] {
+        let Some(program) = build_example("never", profile) else { return };
         let expected = ["never:before: { number = 1 }", "never:after: { number = 2 }"];
-        assert_eq!(record(&fixture, &[&program]), expected, "{profile:?}");
+        assert_eq!(record_events(&fixture, &[&program]), expected, "{profile:?}");
     }
 }
 
 #[test]
 fn values_keep_their_types_without_optimisation() {
-    values_are_recorded(DEBUG);
+    check_values_recorded(DEBUG_PROFILE);
 }
 
 #[test]
 fn values_keep_their_types_in_a_release() {
-    values_are_recorded(RELEASE);
+    check_values_recorded(RELEASE_PROFILE);
 }
 
 #[test]
 fn values_keep_their_types_with_thin_link_time_optimisation() {
-    values_are_recorded(THIN);
+    check_values_recorded(THIN_LTO_PROFILE);
 }
 
 #[test]
 fn values_keep_their_types_when_the_linker_drops_what_is_unused() {
-    values_are_recorded(PIECES);
+    check_values_recorded(NO_LTO_PROFILE);
 }
 
 /// Without a recorder, without the library: nothing happens, not even a window.
@@ -173,7 +177,7 @@ fn values_keep_their_types_when_the_linker_drops_what_is_unused() {
 fn programs_run_where_nothing_is_installed() {
     let fixture = Fixture::new("rust-alone");
     for name in ["hello", "values", "tracing", "log"] {
-        let Some(program) = example(name, DEBUG) else { return };
+        let Some(program) = build_example(name, DEBUG_PROFILE) else { return };
         let output = fixture.command(&program).output().expect("it runs");
         assert!(output.status.success(), "{name}");
         assert!(output.stdout.is_empty() && output.stderr.is_empty(), "{name}");
@@ -185,11 +189,13 @@ fn programs_run_where_nothing_is_installed() {
 #[test]
 fn static_programs_run_with_everything_off_and_carry_the_note() {
     let fixture = Fixture::new("rust-static");
-    let profile = Profile {
+    let profile = BuildProfile {
         name: "static",
         options: &["--config=profile.static.inherits='dev'", "--profile=static"],
     };
-    let Some(program) = example_with("values", profile, &["-Ctarget-feature=+crt-static"]) else {
+    let Some(program) =
+        build_example_with_flags("values", profile, &["-Ctarget-feature=+crt-static"])
+    else {
         return;
     };
     assert!(fixture.command(&program).status().expect("it runs").success());
@@ -208,7 +214,7 @@ fn static_programs_run_with_everything_off_and_carry_the_note() {
 #[test]
 fn a_program_can_be_linked_with_the_library() {
     let fixture = Fixture::new("rust-linked");
-    let profile = Profile {
+    let profile = BuildProfile {
         name: "linked",
         options: &["--config=profile.linked.inherits='dev'", "--profile=linked"],
     };
@@ -218,20 +224,21 @@ fn a_program_can_be_linked_with_the_library() {
         build.display(),
         build.display()
     );
-    let Some(program) = example_with("hello", profile, &[&arguments]) else { return };
+    let Some(program) = build_example_with_flags("hello", profile, &[&arguments]) else { return };
     let clear = [Path::new("env"), Path::new("-u"), Path::new("LD_PRELOAD"), &program];
-    assert_eq!(record(&fixture, &clear).len(), 4);
+    assert_eq!(record_events(&fixture, &clear).len(), 4);
 }
 
 #[test]
 fn libraries_that_are_loaded_later_announce_their_events() {
     let fixture = Fixture::new("rust-plugin");
-    for profile in [DEBUG, RELEASE] {
-        let (Some(host), Some(plugin)) = (example("host", profile), example("plugin", profile))
+    for profile in [DEBUG_PROFILE, RELEASE_PROFILE] {
+        let (Some(host), Some(plugin)) =
+            (build_example("host", profile), build_example("plugin", profile))
         else {
             return;
         };
-        let events = record(&fixture, &[&host, &plugin]);
+        let events = record_events(&fixture, &[&host, &plugin]);
         let expected: Vec<String> = (0..3)
             .flat_map(|number| ["host:loading", "plugin:run"].map(|name| (name, number)))
             .map(|(name, number)| format!("{name}: {{ number = {number} }}"))
@@ -244,8 +251,8 @@ fn libraries_that_are_loaded_later_announce_their_events() {
 #[test]
 fn modules_of_c_and_rust_have_one_note() {
     let fixture = Fixture::new("rust-mixed");
-    for profile in [DEBUG, RELEASE] {
-        let Some(library) = example("mixed", profile) else { return };
+    for profile in [DEBUG_PROFILE, RELEASE_PROFILE] {
+        let Some(library) = build_example("mixed", profile) else { return };
         let library = library.with_file_name("libmixed.a");
         let text = "#include <trackway/trackway.h>\n\
                     TRACKWAY_EVENT(mixed, both, TRACKWAY_INFO, (str, from), (u32, number));\n\
@@ -257,7 +264,7 @@ fn modules_of_c_and_rust_have_one_note() {
         let library = library.to_str().expect("a path that is text");
         let flags = [library, "-ldl", "-lm", "-Wl,--gc-sections"];
         let program = fixture.compile(&format!("mixed-{}", profile.name), text, false, &flags);
-        let events = record(&fixture, &[&program]);
+        let events = record_events(&fixture, &[&program]);
         let expected = [
             "mixed:both: { from = \"C\", number = 1 }",
             "mixed:c: { }",
@@ -274,7 +281,7 @@ fn modules_of_c_and_rust_have_one_note() {
 }
 
 /// Span ids as the registry gives them, replaced by #1, #2, … in their order.
-fn with_small_ids(events: &[String]) -> Vec<String> {
+fn renumber_span_ids(events: &[String]) -> Vec<String> {
     let mut ids: Vec<String> = vec!["0".to_owned()];
     let id = |name: &str| format!("{name} = ");
     let mut shown = Vec::new();
@@ -295,7 +302,7 @@ fn with_small_ids(events: &[String]) -> Vec<String> {
     shown
 }
 
-const SPANS: &str = "\
+const SPANS_EVENTS: &str = "\
 tracing:handle_begin: { span_id = #1, parent_id = #0, path = \"/index.html\", tries = 1 }
 tracing:LINE: { span_id = #1, message = \"served /index.html\", bytes = 512, ratio = 0.5, \
 cached = 1, delta = -3 }
@@ -326,7 +333,7 @@ tracing:request_end: { span_id = #5 }
 
 /// Removes the lines of events that are named after their place in the source, which does not
 /// matter here.
-fn without_lines(events: &[String]) -> Vec<String> {
+fn replace_source_lines(events: &[String]) -> Vec<String> {
     let place = "tracing:crates/rust/examples/tracing.rs:";
     let named = |event: &String| match event.strip_prefix(place) {
         Some(rest) => {
@@ -342,20 +349,22 @@ fn without_lines(events: &[String]) -> Vec<String> {
 #[test]
 fn a_program_that_speaks_through_tracing_is_traced_by_one_line() {
     let fixture = Fixture::new("rust-tracing");
-    for profile in [DEBUG, RELEASE] {
-        let Some(program) = example("tracing", profile) else { return };
-        let events = without_lines(&with_small_ids(&record(&fixture, &[&program])));
-        assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
+    for profile in [DEBUG_PROFILE, RELEASE_PROFILE] {
+        let Some(program) = build_example("tracing", profile) else { return };
+        let events =
+            replace_source_lines(&renumber_span_ids(&record_events(&fixture, &[&program])));
+        assert_eq!(events, SPANS_EVENTS.lines().collect::<Vec<_>>(), "{profile:?}");
     }
     // Only some events: the callsites of the others are off, and so are the enclosing spans.
-    let Some(program) = example("tracing", DEBUG) else { return };
-    let events = record_with(&fixture, &["--event", "tracing:varies"], &[&program]);
-    assert_eq!(events, SPANS_VARIES.lines().collect::<Vec<_>>());
-    let events = record_with(&fixture, &["--event", "tracing:handle_end"], &[&program]);
+    let Some(program) = build_example("tracing", DEBUG_PROFILE) else { return };
+    let events = record_events_with_options(&fixture, &["--event", "tracing:varies"], &[&program]);
+    assert_eq!(events, SPANS_VARIES_EVENTS.lines().collect::<Vec<_>>());
+    let events =
+        record_events_with_options(&fixture, &["--event", "tracing:handle_end"], &[&program]);
     assert_eq!(events.len(), 2, "{events:?}");
 }
 
-const SPANS_VARIES: &str = "\
+const SPANS_VARIES_EVENTS: &str = "\
 tracing:varies: { span_id = 0, number = 0 }
 tracing:varies: { span_id = 0, number = \"odd\" }
 tracing:varies: { span_id = 0, number = 2 }
@@ -365,11 +374,11 @@ tracing:varies: { span_id = 0, number = \"odd\" }
 #[test]
 fn a_subscriber_of_its_own_records_the_same() {
     let fixture = Fixture::new("rust-subscriber");
-    for profile in [DEBUG, RELEASE] {
-        let Some(program) = example("tracing", profile) else { return };
+    for profile in [DEBUG_PROFILE, RELEASE_PROFILE] {
+        let Some(program) = build_example("tracing", profile) else { return };
         let command = [program.as_os_str(), OsStr::new("subscriber")];
-        let events = without_lines(&with_small_ids(&record(&fixture, &command)));
-        assert_eq!(events, SPANS.lines().collect::<Vec<_>>(), "{profile:?}");
+        let events = replace_source_lines(&renumber_span_ids(&record_events(&fixture, &command)));
+        assert_eq!(events, SPANS_EVENTS.lines().collect::<Vec<_>>(), "{profile:?}");
     }
 }
 
@@ -378,11 +387,11 @@ fn a_subscriber_of_its_own_records_the_same() {
 #[test]
 fn spans_that_end_in_other_threads_add_up() {
     let fixture = Fixture::new("rust-threads");
-    let Some(program) = example("threads", RELEASE) else { return };
+    let Some(program) = build_example("threads", RELEASE_PROFILE) else { return };
     for arguments in [&[][..], &["subscriber"]] {
         let mut command = vec![program.as_os_str()];
         command.extend(arguments.iter().map(OsStr::new));
-        let events = record(&fixture, &command);
+        let events = record_events(&fixture, &command);
         let mut open: HashMap<u64, u64> = HashMap::new();
         let mut of_thread: HashMap<u64, u64> = HashMap::new();
         let mut numbers = HashSet::new();
@@ -413,7 +422,7 @@ fn spans_that_end_in_other_threads_add_up() {
 #[test]
 fn spans_go_on_in_forked_children_and_in_allocators() {
     let fixture = Fixture::new("rust-forks");
-    let Some(program) = example("forks", RELEASE) else { return };
+    let Some(program) = build_example("forks", RELEASE_PROFILE) else { return };
     let command = [OsStr::new("timeout"), OsStr::new("60"), program.as_os_str()];
     let on = ["--event", "forks:work_begin", "--event", "forks:allocation_begin"];
     for _ in 0..3 {
@@ -427,8 +436,8 @@ fn spans_go_on_in_forked_children_and_in_allocators() {
 #[test]
 fn rare_uses_of_spans_are_recorded() {
     let fixture = Fixture::new("rust-corners");
-    let Some(program) = example("corners", RELEASE) else { return };
-    let events = record(&fixture, &[&program]);
+    let Some(program) = build_example("corners", RELEASE_PROFILE) else { return };
+    let events = record_events(&fixture, &[&program]);
     let count = |name: &str| {
         let name = format!("corners:{name}: ");
         events.iter().filter(|event| event.starts_with(&name)).count()
@@ -443,7 +452,8 @@ fn rare_uses_of_spans_are_recorded() {
         events.iter().find(|event| event.starts_with("corners:long: ")).expect("it is there");
     assert!(long.contains("value = \"0 1 2 3 ") && long.ends_with("…\" }"), "{long}");
     // Of values that come later, all and nothing else, without their spans.
-    let events = record_with(&fixture, &["--event", "corners:load_record"], &[&program]);
+    let events =
+        record_events_with_options(&fixture, &["--event", "corners:load_record"], &[&program]);
     assert_eq!(events.len(), 10, "{events:#?}");
     for (number, event) in events.iter().enumerate() {
         let values = format!("first = \"a value\", second = {number} }}");
@@ -454,8 +464,8 @@ fn rare_uses_of_spans_are_recorded() {
 #[test]
 fn enters_and_exits_are_recorded_if_wanted() {
     let fixture = Fixture::new("rust-enters");
-    let Some(program) = example("tracing", DEBUG) else { return };
-    let events = record(&fixture, &[program.as_os_str(), OsStr::new("enters")]);
+    let Some(program) = build_example("tracing", DEBUG_PROFILE) else { return };
+    let events = record_events(&fixture, &[program.as_os_str(), OsStr::new("enters")]);
     let of_load: Vec<&str> = events
         .iter()
         .filter_map(|event| event.strip_prefix("tracing:load_"))
@@ -467,8 +477,8 @@ fn enters_and_exits_are_recorded_if_wanted() {
 #[test]
 fn a_program_that_speaks_through_log_is_traced_by_one_line() {
     let fixture = Fixture::new("rust-log");
-    let Some(program) = example("log", RELEASE) else { return };
-    let events = record(&fixture, &[&program]);
+    let Some(program) = build_example("log", RELEASE_PROFILE) else { return };
+    let events = record_events(&fixture, &[&program]);
     let without_lines: Vec<&str> =
         events.iter().map(|event| event.split(", line = ").next().expect("fields")).collect();
     let file = "file = \"crates/rust/examples/log.rs\"";
@@ -492,7 +502,7 @@ fn a_call_that_is_off_is_two_loads_and_a_branch() {
     if !cfg!(target_arch = "x86_64") || !has("objdump") {
         return report_skipped("the check reads x86-64 machine code, with objdump");
     }
-    let Some(library) = example("mixed", RELEASE) else { return };
+    let Some(library) = build_example("mixed", RELEASE_PROFILE) else { return };
     let library = library.with_file_name("libmixed.a");
     let mut objdump = Command::new("objdump");
     objdump.args(["-d", "--no-show-raw-insn", "--disassemble=mixed_site"]).arg(library);

@@ -18,14 +18,14 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, has, has_kernel_events, report_skipped};
 
 /// Counts by an event's name.
-type Counts = BTreeMap<String, u64>;
+type EventCounts = BTreeMap<String, u64>;
 
 /// Events of the program below.
-const EVENTS: [&str; 14] = [
+const PROGRAM_EVENTS: [&str; 14] = [
     "syscalls:sys_enter_openat",
     "syscalls:sys_exit_openat",
     "syscalls:sys_enter_close",
@@ -42,10 +42,10 @@ const EVENTS: [&str; 14] = [
     "exceptions:page_fault_user",
 ];
 /// Suffix of the programs' names, by which they are found in the trace.
-const PROGRAM: &str = "/agree\"";
+const PROGRAM_SUFFIX: &str = "/agree\"";
 
 /// Returns true if `observer` works here; otherwise prints what is missing.
-fn is_here(fixture: &Fixture, observer: &str) -> bool {
+fn is_observer_available(fixture: &Fixture, observer: &str) -> bool {
     if !has(observer) {
         report_skipped(format!("{observer} is not installed"));
         return false;
@@ -56,7 +56,7 @@ fn is_here(fixture: &Fixture, observer: &str) -> bool {
 /// Recording of a command, with the number of events that may be missing. The kernel skips a
 /// program of ours while another BPF program runs on the same CPU; it counts the skips of all
 /// programs of the machine together.
-struct Recorded {
+struct RecordedCommand {
     lines: Vec<String>,
     missed: u64,
 }
@@ -64,27 +64,27 @@ struct Recorded {
 /// Records `events` of `command`, with enough memory for all of them. Tries again a few times if
 /// the kernel skipped BPF programs: it does not report whose programs it skipped, so the counts are
 /// then a range.
-fn record(fixture: &Fixture, events: &str, command: &[&str]) -> Recorded {
+fn record_command(fixture: &Fixture, events: &str, command: &[&str]) -> RecordedCommand {
     const TRIES_MAX: usize = 4;
     for _ in 1..TRIES_MAX {
-        let recorded = record_once(fixture, events, command);
+        let recorded = record_command_once(fixture, events, command);
         if recorded.missed == 0 {
             return recorded;
         }
         fs::remove_dir_all(fixture.path("trace")).expect("it is ours");
     }
-    record_once(fixture, events, command)
+    record_command_once(fixture, events, command)
 }
 
-fn record_once(fixture: &Fixture, events: &str, command: &[&str]) -> Recorded {
+fn record_command_once(fixture: &Fixture, events: &str, command: &[&str]) -> RecordedCommand {
     let mut record = fixture.trackway(&["record", "--kernel", events, "-o", "trace"]);
     let output = record.arg("--buffer-size=32M").arg("--").args(command).output().expect("it runs");
     let talk = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{talk}");
-    Recorded::of(fixture, &talk)
+    RecordedCommand::of(fixture, &talk)
 }
 
-impl Recorded {
+impl RecordedCommand {
     fn of(fixture: &Fixture, talk: &str) -> Self {
         assert!(talk.contains(" events recorded, 0 lost, 0 overwritten"), "{talk}");
         let missed = talk.lines().find_map(|line| line.split_once(" up to "));
@@ -95,12 +95,12 @@ impl Recorded {
     }
 
     /// Counts the events in the threads of the program whose name ends so, from its first exec on.
-    fn counts(&self, program: &str) -> Counts {
+    fn counts(&self, program: &str) -> EventCounts {
         let mut threads = BTreeSet::new();
-        let mut counts = Counts::new();
+        let mut counts = EventCounts::new();
         for line in &self.lines {
-            let name = name_of(line);
-            let tid = number(line, "tid").unwrap_or_else(|| panic!("no thread: {line}"));
+            let name = event_name(line);
+            let tid = field_value(line, "tid").unwrap_or_else(|| panic!("no thread: {line}"));
             let is_exec = || name == "sched_process_exec" && line.contains(program);
             if threads.is_empty() && is_exec() {
                 threads.insert(tid);
@@ -109,7 +109,7 @@ impl Recorded {
                 continue;
             }
             if name == "sched_process_fork" {
-                threads.extend(number(line, "child_tid"));
+                threads.extend(field_value(line, "child_tid"));
             }
             *counts.entry(name.to_owned()).or_default() += 1;
         }
@@ -117,7 +117,7 @@ impl Recorded {
     }
 
     /// Compares with the counts of another observer, which has the same names.
-    fn check(&self, recorded: &Counts, observed: &Counts) {
+    fn check(&self, recorded: &EventCounts, observed: &EventCounts) {
         for (name, observed) in observed {
             let recorded = recorded.get(name).copied().unwrap_or(0);
             let is_it = (*observed - (*observed).min(self.missed)..=*observed).contains(&recorded);
@@ -127,19 +127,19 @@ impl Recorded {
 }
 
 /// `… NAME: {`
-fn name_of(line: &str) -> &str {
+fn event_name(line: &str) -> &str {
     let before = line.split(": {").next().unwrap_or_default();
     before.rsplit(' ').next().unwrap_or_default()
 }
 
 /// Returns the first field of this name.
-fn number(line: &str, field: &str) -> Option<u64> {
+fn field_value(line: &str, field: &str) -> Option<u64> {
     let (_, rest) = line.split_once(&format!(" {field} = "))?;
     rest.split([' ', ',']).next()?.parse().ok()
 }
 
 /// Returns the name that a trace has for the kernel's `subsystem:name`.
-fn in_traces(event: &str) -> String {
+fn trace_event_name(event: &str) -> String {
     let name = event.split(':').next_back().unwrap_or_default();
     match name.split_once("sys_") {
         Some(("", rest)) if rest.starts_with("enter_") => {
@@ -156,65 +156,65 @@ fn in_traces(event: &str) -> String {
 #[test]
 fn perf_counts_as_many_of_each_event() {
     let fixture = Fixture::new("kernel-perf");
-    if !is_here(&fixture, "perf") {
+    if !is_observer_available(&fixture, "perf") {
         return;
     }
     let program = fixture.compile_file("kernel/agree.c", false, &[]).display().to_string();
-    let events = EVENTS.join(",");
+    let events = PROGRAM_EVENTS.join(",");
     let counted = fixture.path("counted").display().to_string();
     let perf = ["perf", "stat", "-x,", "-o", &counted, "-e", &events];
     let alone = fixture.command("perf").args(&perf[1..]).arg(&program).output().expect("it runs");
     if !alone.status.success() {
         return report_skipped("perf does not count here");
     }
-    let recorded = record(&fixture, &events, &[&perf[..], &[&program]].concat());
+    let recorded = record_command(&fixture, &events, &[&perf[..], &[&program]].concat());
     let text = fs::read_to_string(&counted).expect("perf's counts");
     let count = |line: &str| {
         let mut parts = line.split(',');
         let (count, event) = (parts.next()?.parse().ok()?, parts.nth(1)?);
-        Some((in_traces(event), count))
+        Some((trace_event_name(event), count))
     };
-    let observed: Counts = text.lines().filter_map(count).collect();
-    assert_eq!(observed.len(), EVENTS.len(), "{text}");
+    let observed: EventCounts = text.lines().filter_map(count).collect();
+    assert_eq!(observed.len(), PROGRAM_EVENTS.len(), "{text}");
     // The program did as documented, and the other observer counted something.
     assert_eq!((observed["sched_process_exec"], observed["sched_process_fork"]), (5, 17), "{text}");
     assert!(observed.values().all(|&count| count >= 5), "{text}");
-    recorded.check(&recorded.counts(PROGRAM), &observed);
+    recorded.check(&recorded.counts(PROGRAM_SUFFIX), &observed);
 }
 
 /// The same, counted by bpftrace.
 #[test]
 fn bpftrace_counts_as_many_of_each_event() {
     let fixture = Fixture::new("kernel-bpftrace");
-    if !is_here(&fixture, "bpftrace") {
+    if !is_observer_available(&fixture, "bpftrace") {
         return;
     }
     let program = fixture.compile_file("kernel/agree.c", false, &[]).display().to_string();
     let probe =
         |event: &&str| format!("tracepoint:{event} /comm == \"agree\"/ {{ @[probe] = count(); }}");
-    let script = EVENTS.iter().map(probe).collect::<Vec<_>>().join("\n");
+    let script = PROGRAM_EVENTS.iter().map(probe).collect::<Vec<_>>().join("\n");
     let counted = fixture.path("counted").display().to_string();
     let command = ["bpftrace", "-f", "json", "-o", &counted, "-e", &script, "-c", &program];
     let alone = fixture.command("bpftrace").args(&command[1..]).output().expect("it runs");
     if !alone.status.success() {
         return report_skipped("bpftrace does not count here");
     }
-    let recorded = record(&fixture, &EVENTS.join(","), &command);
+    let recorded = record_command(&fixture, &PROGRAM_EVENTS.join(","), &command);
     let text = fs::read_to_string(&counted).expect("bpftrace's counts");
     let map = text.lines().find(|line| line.contains("\"map\"")).expect("a map");
     let map: serde_json::Value = serde_json::from_str(map).expect("JSON");
     let counts = map["data"]["@"].as_object().expect("counts");
     let count = |(probe, count): (&String, &serde_json::Value)| {
         let event = probe.strip_prefix("tracepoint:").expect("a tracepoint");
-        (in_traces(event), count.as_u64().expect("a count"))
+        (trace_event_name(event), count.as_u64().expect("a count"))
     };
-    let observed: Counts = counts.iter().map(count).collect();
-    assert_eq!(observed.len(), EVENTS.len(), "{text}");
-    recorded.check(&recorded.counts(PROGRAM), &observed);
+    let observed: EventCounts = counts.iter().map(count).collect();
+    assert_eq!(observed.len(), PROGRAM_EVENTS.len(), "{text}");
+    recorded.check(&recorded.counts(PROGRAM_SUFFIX), &observed);
 }
 
 /// Returns strace's name of a call, from the kernel's.
-fn as_strace(name: &str) -> &str {
+fn strace_call_name(name: &str) -> &str {
     match name {
         "newstat" => "stat",
         "newfstat" => "fstat",
@@ -228,19 +228,19 @@ fn as_strace(name: &str) -> &str {
 
 /// Returns our counts of calls that were entered, without those that never return: strace counts
 /// returned calls.
-fn calls(counts: &Counts) -> Counts {
-    let mut calls = Counts::new();
+fn count_returned_calls(counts: &EventCounts) -> EventCounts {
+    let mut calls = EventCounts::new();
     for (name, count) in counts {
         let Some(name) = name.strip_prefix("syscall_entry_") else { continue };
         if !["exit", "exit_group"].contains(&name) {
-            *calls.entry(as_strace(name).to_owned()).or_default() += count;
+            *calls.entry(strace_call_name(name).to_owned()).or_default() += count;
         }
     }
     calls
 }
 
 /// Reads strace's table.
-fn table(text: &str) -> Counts {
+fn parse_strace_table(text: &str) -> EventCounts {
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let is_row = (5..=6).contains(&words.len()) && words[0].parse::<f64>().is_ok();
@@ -252,11 +252,11 @@ fn table(text: &str) -> Counts {
 
 /// Compares call by call, in both directions. strace also reports the call that executes the
 /// program, whose entry precedes our count.
-fn check_calls(recorded: &Recorded, program: &str, text: &str) -> Counts {
-    let mut observed = table(text);
+fn check_calls_with_strace(recorded: &RecordedCommand, program: &str, text: &str) -> EventCounts {
+    let mut observed = parse_strace_table(text);
     *observed.get_mut("execve").expect("the first call") -= 1;
     observed.retain(|_, count| *count > 0);
-    let counted = calls(&recorded.counts(program));
+    let counted = count_returned_calls(&recorded.counts(program));
     assert_eq!(counted, observed, "{text}");
     observed
 }
@@ -272,13 +272,13 @@ fn can_strace(fixture: &Fixture) -> bool {
 }
 
 /// Kernel events that are recorded while strace runs.
-const CALLS: &str = "syscalls,sched:sched_process_fork,sched:sched_process_exec";
+const CALL_EVENTS: &str = "syscalls,sched:sched_process_fork,sched:sched_process_exec";
 
 /// RUN a compiler and its children, followed by strace. EXPECT the same number of each call.
 #[test]
 fn strace_counts_as_many_calls_of_a_compiler() {
     let fixture = Fixture::new("kernel-strace");
-    if !is_here(&fixture, "strace") || !can_strace(&fixture) {
+    if !is_observer_available(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
     fs::write(
@@ -288,26 +288,26 @@ fn strace_counts_as_many_calls_of_a_compiler() {
     .expect("a source");
     let counted = fixture.path("counted").display().to_string();
     let command = ["strace", "-f", "-c", "-o", &counted, "cc", "-O1", "-c", "hello.c"];
-    let recorded = record(&fixture, CALLS, &command);
+    let recorded = record_command(&fixture, CALL_EVENTS, &command);
     assert!(fixture.path("hello.o").is_file());
     let text = fs::read_to_string(&counted).expect("strace's counts");
-    let observed = check_calls(&recorded, "/cc\"", &text);
+    let observed = check_calls_with_strace(&recorded, "/cc\"", &text);
     assert!(observed.len() > 20 && observed["openat"] > 50 && observed["execve"] > 1, "{text}");
 }
 
 /// A recorder of a web server, as long as it lives.
-struct Server(Child);
+struct ServerRecorder(Child);
 
-impl Drop for Server {
+impl Drop for ServerRecorder {
     fn drop(&mut self) {
         // The recorder passes the signal on to its command, which ends; it may have ended already.
-        send(self.0.id().cast_signed(), libc::SIGTERM);
+        send_signal(self.0.id().cast_signed(), libc::SIGTERM);
         let _ = self.0.wait();
     }
 }
 
 /// The server: reports its port and its process, and answers.
-const SERVER: &str = "
+const SERVER_SCRIPT: &str = "
 import http.server, os, signal
 # Also where it was started with SIGINT ignored, as shells start what runs in the background.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -320,7 +320,7 @@ try: server.serve_forever()
 except KeyboardInterrupt: pass
 ";
 
-fn get(port: u16) -> String {
+fn fetch_page(port: u16) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("it listens");
     stream.write_all(b"GET /page HTTP/1.0\r\n\r\n").expect("asked");
     let mut answer = String::new();
@@ -335,7 +335,7 @@ fn strace_counts_as_many_calls_of_a_web_server() {
     const CLIENTS: usize = 3;
     const REQUESTS: usize = 40;
     let fixture = Fixture::new("kernel-web");
-    if !is_here(&fixture, "strace") || !can_strace(&fixture) {
+    if !is_observer_available(&fixture, "strace") || !can_strace(&fixture) {
         return;
     }
     // Not a python that is a shell script on PATH.
@@ -344,32 +344,34 @@ fn strace_counts_as_many_calls_of_a_web_server() {
         return report_skipped("there is no /usr/bin/python3");
     }
     fs::write(fixture.path("page"), "found").expect("a page");
-    fs::write(fixture.path("server.py"), SERVER).expect("a program");
+    fs::write(fixture.path("server.py"), SERVER_SCRIPT).expect("a program");
     let counted = fixture.path("counted");
-    let mut record = fixture.trackway(&["record", "--kernel", CALLS, "-o", "trace"]);
+    let mut record = fixture.trackway(&["record", "--kernel", CALL_EVENTS, "-o", "trace"]);
     record.args(["--buffer-size=32M", "--", "strace", "-f", "-c", "-o"]).arg(&counted);
     record.arg(&python).arg("server.py").stdin(Stdio::null()).stdout(Stdio::null());
     record.stderr(fs::File::create(fixture.path("talk")).expect("a file"));
-    let mut server = Server(record.spawn().expect("it runs"));
+    let mut server = ServerRecorder(record.spawn().expect("it runs"));
     wait_for("the server", || fixture.path("told").is_file());
     let told = fs::read_to_string(fixture.path("told")).expect("what it told");
     let (port, pid) = told.split_once(' ').expect("two numbers");
     let (port, pid): (u16, i32) = (port.parse().expect("a port"), pid.parse().expect("a number"));
     std::thread::scope(|scope| {
         for _ in 0..CLIENTS {
-            scope.spawn(|| (0..REQUESTS).for_each(|_| assert!(get(port).ends_with("found"))));
+            scope
+                .spawn(|| (0..REQUESTS).for_each(|_| assert!(fetch_page(port).ends_with("found"))));
         }
     });
     // Its threads are gone: none ends within a call, which strace would not count.
     wait_for("the last answer's thread", || {
         fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() == 1)
     });
-    send(pid, libc::SIGINT);
+    send_signal(pid, libc::SIGINT);
     let status = server.0.wait().expect("it ends");
     let talk = fs::read_to_string(fixture.path("talk")).expect("what it said");
     assert!(status.success(), "{status} {talk}");
     let text = fs::read_to_string(&counted).expect("strace's counts");
-    let observed = check_calls(&Recorded::of(&fixture, &talk), "/python3", &text);
+    let observed =
+        check_calls_with_strace(&RecordedCommand::of(&fixture, &talk), "/python3", &text);
     let answered = (CLIENTS * REQUESTS) as u64;
     assert!(observed["accept4"] >= answered && observed["clone3"] + 1 > answered, "{text}");
 }

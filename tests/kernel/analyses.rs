@@ -8,7 +8,8 @@ use serde_json::Value;
 use trackway_tests::{Fixture, has, has_kernel_events, report_skipped};
 
 /// Kernel events that `lttng-analyses-record` enables, as far as the program causes them.
-const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sched_migrate_task,\
+const PROGRAM_EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,\
+                      sched_migrate_task,\
                       sched_process_fork,sched_process_exec,sched_process_exit,sched_pi_setprio,\
                       block:block_rq_complete,block:block_rq_issue,block:block_bio_remap,\
                       block:block_bio_backmerge,net_dev_xmit,netif_receive_skb,\
@@ -16,11 +17,11 @@ const EVENTS: &str = "sched_switch,sched_wakeup,sched_wakeup_new,sched_waking,sc
                       irq_handler_exit,softirq_entry,softirq_exit,softirq_raise,\
                       writeback_pages_written,syscalls";
 /// And of everything that runs.
-const EVENTS_OF_ALL: &str = "sched_switch,irq_handler_entry,irq_handler_exit,softirq_entry,\
+const SYSTEM_EVENTS: &str = "sched_switch,irq_handler_entry,irq_handler_exit,softirq_entry,\
                              softirq_exit,softirq_raise,block:block_rq_complete,\
                              block:block_rq_issue";
 /// Tools that read the one, and the other.
-const TOOLS: [&str; 9] = [
+const PROGRAM_TOOLS: [&str; 9] = [
     "schedtop",
     "schedstats",
     "schedlog",
@@ -31,15 +32,15 @@ const TOOLS: [&str; 9] = [
     "memtop",
     "syscallstats",
 ];
-const TOOLS_OF_ALL: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iolatencystats"];
+const SYSTEM_TOOLS: [&str; 5] = ["cputop", "irqstats", "irqfreq", "irqlog", "iolatencystats"];
 /// Bytes that the program's main thread writes to its file, and reads from it.
-const WRITTEN: u64 = 300 * 4096;
-const READ: u64 = 70 * 1000;
+const WRITTEN_BYTES: u64 = 300 * 4096;
+const READ_BYTES: u64 = 70 * 1000;
 /// System calls of the program, with their numbers.
-const CALLS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
+const CALL_COUNTS: [(&str, u64); 4] = [("getppid", 40), ("fsync", 1), ("lseek", 1), ("wait4", 8)];
 
 /// A trace of the program, or of everything while it runs, with the program's known activity.
-struct Recorded {
+struct RecordedProgram {
     _fixture: Fixture,
     folder: String,
     lines: Vec<String>,
@@ -50,7 +51,7 @@ struct Recorded {
 
 /// Records these events by this kernel backend, while the program runs. Returns `None`, after
 /// printing the reason, where a prerequisite is missing.
-fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
+fn record_program(via: &str, events: &str, options: &[&str]) -> Option<RecordedProgram> {
     if !has("lttng-cputop") || !has("babeltrace") {
         report_skipped("python3-lttnganalyses is not installed");
         return None;
@@ -71,15 +72,15 @@ fn record(via: &str, events: &str, options: &[&str]) -> Option<Recorded> {
     let (pid, thread) = (numbers.next().expect("its process"), numbers.next().expect("a thread"));
     let lines = fixture.print(&fixture.path("trace")).lines().map(str::to_owned).collect();
     let folder = fixture.path("trace/kernel").display().to_string();
-    Some(Recorded { _fixture: fixture, folder, lines, pid, thread })
+    Some(RecordedProgram { _fixture: fixture, folder, lines, pid, thread })
 }
 
-impl Recorded {
+impl RecordedProgram {
     /// Runs a tool and returns its output. (The first run also validates the trace with babeltrace,
     /// which takes long.)
     fn run(&self, tool: &str, options: &[&str]) -> String {
         let mut command = Command::new(format!("lttng-{tool}"));
-        let is_first = tool == TOOLS[0] || tool == TOOLS_OF_ALL[0];
+        let is_first = tool == PROGRAM_TOOLS[0] || tool == SYSTEM_TOOLS[0];
         command.args((!is_first).then_some("--skip-validation"));
         let output = command.args(options).arg(&self.folder).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr);
@@ -162,7 +163,7 @@ impl Recorded {
             let (_, row) = row.unwrap_or_else(|| panic!("no {name}: {of_it:?}"));
             row[1]["value"].as_u64().expect("a number")
         };
-        for (name, expected) in CALLS {
+        for (name, expected) in CALL_COUNTS {
             assert_eq!(count(name), expected, "{name}");
         }
         let ours = format!("{{ tid = {} }}", self.pid);
@@ -179,11 +180,11 @@ impl Recorded {
         let written = self.row_of("iousagetop", "per-process-top", "[written]", self.pid);
         // The program reports its work.
         let said = format!("{} {}\n", self.pid, self.thread).len() as u64;
-        assert_eq!(size(&written), WRITTEN + said);
+        assert_eq!(size(&written), WRITTEN_BYTES + said);
         assert_eq!(written[0]["name"], "analysed");
         let read = self.row_of("iousagetop", "per-process-top", "[read]", self.pid);
         // The loader reads libraries.
-        assert!((READ..READ + 65_536).contains(&size(&read)), "{read:?}");
+        assert!((READ_BYTES..READ_BYTES + 65_536).contains(&size(&read)), "{read:?}");
         let of_thread = self.row_of("iousagetop", "per-process-top", "[written]", self.thread);
         assert_eq!(size(&of_thread), 25 * 100);
     }
@@ -234,9 +235,9 @@ impl Recorded {
 }
 
 /// Checks all that is the same by both ways.
-fn check(via: &str) -> Option<Recorded> {
-    let recorded = record(via, EVENTS, &[])?;
-    recorded.check_tools(&TOOLS);
+fn check_analyses(via: &str) -> Option<RecordedProgram> {
+    let recorded = record_program(via, PROGRAM_EVENTS, &[])?;
+    recorded.check_tools(&PROGRAM_TOOLS);
     if recorded.has_all_switches() {
         recorded.check_calls();
         recorded.check_usage();
@@ -246,8 +247,8 @@ fn check(via: &str) -> Option<Recorded> {
         assert_eq!(via, "tracefs", "switches to the program are missing");
         report_skipped("the kernel left out switches to the program");
     }
-    let all = record(via, EVENTS_OF_ALL, &["--system-wide"])?;
-    all.check_tools(&TOOLS_OF_ALL);
+    let all = record_program(via, SYSTEM_EVENTS, &["--system-wide"])?;
+    all.check_tools(&SYSTEM_TOOLS);
     all.check_interrupts();
     all.check_requests();
     Some(recorded)
@@ -257,8 +258,8 @@ fn check(via: &str) -> Option<Recorded> {
 /// processes of threads and the owners of files.
 #[test]
 fn analyses_take_what_bpf_records() {
-    let Some(recorded) = check("bpf") else { return };
-    let Recorded { pid, thread, .. } = recorded;
+    let Some(recorded) = check_analyses("bpf") else { return };
+    let RecordedProgram { pid, thread, .. } = recorded;
     let of_process = format!(", parent_pid = {pid}, ");
     assert_eq!(recorded.count("sched_process_fork", &of_process), 8 + 1);
     let is_thread = format!("child_tid = {thread}, parent_pid = {pid}, child_pid = {pid} }}");
@@ -272,5 +273,5 @@ fn analyses_take_what_bpf_records() {
 /// RUN the analyses on a recording by tracefs. EXPECT the same numbers.
 #[test]
 fn analyses_take_what_tracefs_gives() {
-    check("tracefs");
+    check_analyses("tracefs");
 }

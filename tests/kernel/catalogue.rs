@@ -9,7 +9,7 @@ use trackway_tests::{Fixture, build_dir, copy_program, is_root, report_skipped};
 
 /// Returns the events that tracefs has, as `subsystem:name`: folders with a file to enable them; or
 /// `None`, after printing the reason, where tracefs is not readable.
-fn in_tracefs() -> Option<BTreeSet<String>> {
+fn tracefs_events() -> Option<BTreeSet<String>> {
     const SCRIPT: &str = "
         [ -d /sys/kernel/tracing/events ] ||
             mount -t tracefs nodev /sys/kernel/tracing || exit 90
@@ -28,13 +28,13 @@ fn in_tracefs() -> Option<BTreeSet<String>> {
     Some(names.map(|name| name.replace('/', ":")).collect())
 }
 
-fn list(fixture: &Fixture, arguments: &[&str]) -> Output {
+fn list_kernel_events(fixture: &Fixture, arguments: &[&str]) -> Output {
     let mut trackway = fixture.trackway(&["list", "--kernel"]);
     trackway.args(arguments).output().expect("trackway runs")
 }
 
-fn json(fixture: &Fixture, patterns: &[&str]) -> Vec<serde_json::Value> {
-    let output = list(fixture, &[patterns, &["--format", "json"]].concat());
+fn list_as_json(fixture: &Fixture, patterns: &[&str]) -> Vec<serde_json::Value> {
+    let output = list_kernel_events(fixture, &[patterns, &["--format", "json"]].concat());
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
     assert!(output.status.success(), "{:?}", output.status);
     let mut all: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
@@ -43,15 +43,15 @@ fn json(fixture: &Fixture, patterns: &[&str]) -> Vec<serde_json::Value> {
     events
 }
 
-fn name(event: &serde_json::Value) -> &str {
+fn event_name(event: &serde_json::Value) -> &str {
     event["name"].as_str().expect("a name")
 }
 
-fn mounts() -> String {
+fn read_mounts() -> String {
     fs::read_to_string("/proc/self/mountinfo").expect("mounts")
 }
 
-fn is_compat(event: &serde_json::Value) -> bool {
+fn is_compat_event(event: &serde_json::Value) -> bool {
     event["is_compat"] == true
 }
 
@@ -59,44 +59,45 @@ fn is_compat(event: &serde_json::Value) -> bool {
 /// calls, which tracefs lacks; and no mount by it.
 #[test]
 fn every_event_that_the_kernel_has_is_listed_once() {
-    let Some(mut expected) = in_tracefs() else { return };
+    let Some(mut expected) = tracefs_events() else { return };
     let fixture = Fixture::new("kernel-all");
-    let before = mounts();
-    let events = json(&fixture, &[]);
+    let before = read_mounts();
+    let events = list_as_json(&fixture, &[]);
     // Where tracefs does not describe system calls, our table does.
     if !expected.iter().any(|name| name.starts_with("syscalls:")) {
         expected.extend(
             events
                 .iter()
-                .filter(|event| !is_compat(event))
-                .map(|event| name(event).to_owned())
+                .filter(|event| !is_compat_event(event))
+                .map(|event| event_name(event).to_owned())
                 .filter(|name| name.starts_with("syscalls:")),
         );
     }
-    let compat: Vec<&str> = events.iter().filter(|event| is_compat(event)).map(name).collect();
+    let compat: Vec<&str> =
+        events.iter().filter(|event| is_compat_event(event)).map(event_name).collect();
     assert!(compat.is_empty() || compat.len() > 800, "{}", compat.len());
     assert!(compat.iter().all(|name| name.starts_with("syscalls:compat_sys_")), "{compat:?}");
     expected.extend(compat.into_iter().map(str::to_owned));
-    let found: BTreeSet<String> = events.iter().map(|event| name(event).to_owned()).collect();
+    let found: BTreeSet<String> = events.iter().map(|event| event_name(event).to_owned()).collect();
     assert_eq!(found, expected);
     assert_eq!(found.len(), events.len(), "each once");
-    let output = list(&fixture, &[]);
+    let output = list_kernel_events(&fixture, &[]);
     let text = String::from_utf8(output.stdout).expect("text");
     let lines = text.lines().filter(|line| line.starts_with("    "));
     assert_eq!(lines.count(), expected.len());
     assert_eq!(text.lines().filter(|line| *line == "syscalls").count(), 1);
-    assert_eq!(mounts(), before);
+    assert_eq!(read_mounts(), before);
 }
 
 /// RUN list with patterns. EXPECT the matching events, with their fields and meanings.
 #[test]
 fn events_are_listed_by_pattern_with_fields_and_meanings() {
-    if in_tracefs().is_none() {
+    if tracefs_events().is_none() {
         return;
     }
     let fixture = Fixture::new("kernel-patterns");
-    let events = json(&fixture, &["sched_switch,irq_softirq_*", "!irq:softirq_raise"]);
-    let names: Vec<&str> = events.iter().map(name).collect();
+    let events = list_as_json(&fixture, &["sched_switch,irq_softirq_*", "!irq:softirq_raise"]);
+    let names: Vec<&str> = events.iter().map(event_name).collect();
     assert_eq!(names, ["irq:softirq_entry", "irq:softirq_exit", "sched:sched_switch"]);
     assert_eq!(events[0]["lttng_name"], "irq_softirq_entry");
     let labels = events[0]["fields"][0]["choices"].as_array().expect("choices").iter();
@@ -106,7 +107,8 @@ fn events_are_listed_by_pattern_with_fields_and_meanings() {
     let switch = |field: &str| fields.iter().find(|of| of["name"] == field).expect("a field");
     assert_eq!(switch("prev_comm")["type"], "char[16]");
     assert_eq!(switch("next_pid")["lttng_name"], "next_tid");
-    let text = String::from_utf8(list(&fixture, &["sched_switch"]).stdout).expect("text");
+    let text =
+        String::from_utf8(list_kernel_events(&fixture, &["sched_switch"]).stdout).expect("text");
     assert!(text.starts_with("sched\n    sched:sched_switch: char[16] prev_comm, i32 "), "{text}");
     assert_eq!(text.lines().count(), 2);
 }
@@ -115,12 +117,12 @@ fn events_are_listed_by_pattern_with_fields_and_meanings() {
 /// arguments.
 #[test]
 fn system_calls_are_listed_with_what_their_arguments_mean() {
-    if in_tracefs().is_none() || cfg!(not(target_arch = "x86_64")) {
+    if tracefs_events().is_none() || cfg!(not(target_arch = "x86_64")) {
         return;
     }
     let fixture = Fixture::new("kernel-calls");
-    let events = json(&fixture, &["syscalls:openat,syscalls:read", "!compat_*"]);
-    let names: Vec<&str> = events.iter().map(name).collect();
+    let events = list_as_json(&fixture, &["syscalls:openat,syscalls:read", "!compat_*"]);
+    let names: Vec<&str> = events.iter().map(event_name).collect();
     let calls = ["enter_openat", "enter_read", "exit_openat", "exit_read"];
     assert_eq!(names, calls.map(|call| format!("syscalls:sys_{call}")));
     let openat = &events[0];
@@ -133,9 +135,9 @@ fn system_calls_are_listed_with_what_their_arguments_mean() {
     assert_eq!(events[2]["fields"][0]["meaning"], "file descriptor or error");
     assert_eq!(events[3]["fields"][1]["points_to"], "byte[ret]");
     // 32-bit system calls, where the kernel has them.
-    let events = json(&fixture, &["syscalls:openat,syscalls:sendmsg"]);
-    let compat: Vec<_> = events.iter().filter(|event| is_compat(event)).collect();
-    let names: Vec<&str> = compat.iter().map(|event| name(event)).collect();
+    let events = list_as_json(&fixture, &["syscalls:openat,syscalls:sendmsg"]);
+    let compat: Vec<_> = events.iter().filter(|event| is_compat_event(event)).collect();
+    let names: Vec<&str> = compat.iter().map(|event| event_name(event)).collect();
     let calls = ["enter_openat", "enter_sendmsg", "exit_openat", "exit_sendmsg"];
     assert!(names.is_empty() || names == calls.map(|call| format!("syscalls:compat_sys_{call}")));
     if let [openat, sendmsg, ..] = compat[..] {
@@ -147,7 +149,7 @@ fn system_calls_are_listed_with_what_their_arguments_mean() {
 /// RUN list with patterns that match nothing. EXPECT a guess, a hint, and status 2.
 #[test]
 fn patterns_that_match_nothing_are_told_with_a_guess() {
-    if in_tracefs().is_none() {
+    if tracefs_events().is_none() {
         return;
     }
     let fixture = Fixture::new("kernel-none");
@@ -156,7 +158,7 @@ fn patterns_that_match_nothing_are_told_with_a_guess() {
         ("sched:sched_swich", "did you mean 'sched:sched_switch'?"),
         ("sched,,irq", "'' is no pattern of kernel events"),
     ] {
-        let output = list(&fixture, &[pattern]);
+        let output = list_kernel_events(&fixture, &[pattern]);
         let talk = String::from_utf8_lossy(&output.stderr);
         assert!(talk.contains(expected) && talk.contains("\nhint: "), "{talk}");
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0));

@@ -14,11 +14,11 @@ use trackway_tests::{
     Fixture, copy_program, has, has_kernel_events, lossy_text, report_skipped, source_dir,
 };
 
-use crate::support::record_into;
+use crate::support::run_record_into;
 
 /// Compiles the program, which always makes the same system calls; returns `None`, after printing
 /// the reason, where kernel events cannot be recorded.
-fn program(fixture: &Fixture) -> Option<PathBuf> {
+fn compile_program(fixture: &Fixture) -> Option<PathBuf> {
     if !has_kernel_events(fixture) {
         return None;
     }
@@ -26,14 +26,14 @@ fn program(fixture: &Fixture) -> Option<PathBuf> {
 }
 
 /// Runs `record` into a new trace, which must succeed, and returns its output.
-fn record(fixture: &Fixture, trace: &str, options: &[&str], command: &[&str]) -> Output {
-    let output = record_into(fixture, trace, options, command);
+fn record_trace(fixture: &Fixture, trace: &str, options: &[&str], command: &[&str]) -> Output {
+    let output = run_record_into(fixture, trace, options, command);
     assert!(output.status.success(), "{options:?}: {}", lossy_text(&output.stderr));
     output
 }
 
 /// Returns the lines of a trace that these filters select.
-fn lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<String> {
+fn filtered_lines(fixture: &Fixture, trace: &str, filters: &[&str]) -> Vec<String> {
     let mut print = fixture.trackway(&["print", trace]);
     for filter in filters {
         print.args(["--filter", filter]);
@@ -55,28 +55,28 @@ fn name_and_fields(line: &str) -> String {
 }
 
 /// Returns the lines of the program's own calls; the loader makes system calls, too.
-fn own(lines: &[String]) -> Vec<String> {
+fn program_lines(lines: &[String]) -> Vec<String> {
     let is_own = |line: &&String| {
         line.contains("getpgid")
             || line.contains("entry_openat") && line.contains("\"/nowhere/")
             || line.contains("entry_lseek") && line.contains("{ fd = -1,")
             || line.contains("entry_execve") && line.contains("\"/nowhere/")
-            || POINTING.iter().any(|call| line.contains(call))
+            || POINTER_CALLS.iter().any(|call| line.contains(call))
     };
     lines.iter().filter(is_own).map(|line| name_and_fields(line)).collect()
 }
 
 /// Calls that only the program makes.
-const POINTING: [&str; 7] =
+const POINTER_CALLS: [&str; 7] =
     ["entry_connect", "sendmsg", "entry_poll", "writev", "nanosleep", "newuname", "setgroups"];
 
-fn tid(line: &str) -> u32 {
+fn context_tid(line: &str) -> u32 {
     let rest = line.split_once("{ tid = ").expect("a thread").1;
     rest.split_once(' ').and_then(|(tid, _)| tid.parse().ok()).expect("a number")
 }
 
 /// Filters on each event, by its name in the kernel and in the trace.
-const FILTERS: [(&str, &str, &[&str]); 12] = [
+const FILTER_CASES: [(&str, &str, &[&str]); 12] = [
     (
         "syscalls:sys_enter_getpgid",
         "syscall_entry_getpgid",
@@ -207,17 +207,18 @@ const SECOND_FILTER: (&str, &str) = ("execve", "contains(filename, \"prog\") && 
 fn kernel_filters_pass_the_events_that_print_selects() {
     const COUNT: &str = "1000";
     let fixture = Fixture::new("kernel-filter");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), COUNT, "1", "pointers"];
-    let events = FILTERS.map(|(event, ..)| event).join(",");
+    let events = FILTER_CASES.map(|(event, ..)| event).join(",");
     let kernel = ["--kernel", events.as_str()];
-    record(&fixture, "all", &kernel, &command);
-    let everything = own(&lines(&fixture, "all", &[]));
-    assert_eq!(everything.len(), 1000 * FILTERS.len(), "{:?}", everything.first());
-    let rounds = FILTERS.iter().map(|(.., expressions)| expressions.len()).max().expect("some");
+    record_trace(&fixture, "all", &kernel, &command);
+    let everything = program_lines(&filtered_lines(&fixture, "all", &[]));
+    assert_eq!(everything.len(), 1000 * FILTER_CASES.len(), "{:?}", everything.first());
+    let rounds =
+        FILTER_CASES.iter().map(|(.., expressions)| expressions.len()).max().expect("some");
     let mut passed = BTreeSet::new();
     for round in 0..rounds {
-        let expressions = FILTERS.map(|(event, name, expressions)| {
+        let expressions = FILTER_CASES.map(|(event, name, expressions)| {
             (event, name, expressions[round % expressions.len()])
         });
         let (call, second) = SECOND_FILTER;
@@ -226,16 +227,16 @@ fn kernel_filters_pass_the_events_that_print_selects() {
         let given = filters.iter().flat_map(|filter| ["--filter", filter.as_str()]);
         let options: Vec<&str> = kernel.into_iter().chain(given).collect();
         let trace = format!("filtered-{round}");
-        let output = record(&fixture, &trace, &options, &command);
+        let output = record_trace(&fixture, &trace, &options, &command);
         let talk = lossy_text(&output.stderr);
         assert!(talk.contains(" 0 lost, 0 overwritten"), "{talk}");
         // Each fifth address cannot be read, and the recorder reports that.
         assert!(talk.contains("(syscall_entry_connect 200"), "{talk}");
-        let ours = own(&lines(&fixture, &trace, &[]));
+        let ours = program_lines(&filtered_lines(&fixture, &trace, &[]));
         let filters = expressions.map(|(_, name, expression)| format!("{name}: {expression}"));
         let filters = [&filters[..], &[format!("syscall_entry_{call}: {second}")]].concat();
         let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-        let expected = own(&lines(&fixture, "all", &filters));
+        let expected = program_lines(&filtered_lines(&fixture, "all", &filters));
         assert!(!expected.is_empty() && expected.len() < everything.len(), "{filters:?}");
         assert!(ours == expected, "{filters:?}\n{} {}", ours.len(), expected.len());
         for (_, name, expression) in expressions {
@@ -245,7 +246,7 @@ fn kernel_filters_pass_the_events_that_print_selects() {
         }
     }
     // All but two let something pass.
-    let count: usize = FILTERS.iter().map(|(.., expressions)| expressions.len()).sum();
+    let count: usize = FILTER_CASES.iter().map(|(.., expressions)| expressions.len()).sum();
     assert_eq!(passed.len() + 2, count, "{passed:?}");
 }
 
@@ -254,7 +255,7 @@ fn kernel_filters_pass_the_events_that_print_selects() {
 #[test]
 fn of_several_filters_all_must_let_an_event_pass() {
     let fixture = Fixture::new("kernel-filter-several");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "300"];
     let options = [
         "--kernel",
@@ -266,9 +267,9 @@ fn of_several_filters_all_must_let_an_event_pass() {
         "--filter",
         "pid < 1000000050",
     ];
-    let output = record(&fixture, "trace", &options, &command);
+    let output = record_trace(&fixture, "trace", &options, &command);
     let talk = lossy_text(&output.stderr);
-    let all = lines(&fixture, "trace", &[]);
+    let all = filtered_lines(&fixture, "trace", &[]);
     let numbers: Vec<String> = all.iter().map(|line| name_and_fields(line)).collect();
     let expected = |number: u32| format!("syscall_entry_getpgid pid = {number} }}");
     let expected: Vec<String> =
@@ -285,27 +286,27 @@ fn of_several_filters_all_must_let_an_event_pass() {
 fn filters_know_whose_an_event_is() {
     const COUNT: usize = 200;
     let fixture = Fixture::new("kernel-filter-whose");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "200", "4"];
     let run = |expression: &str| {
         let filter = format!("syscalls:sys_enter_getpgid: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
-        let output = record(&fixture, &trace, &options, &command);
+        let output = record_trace(&fixture, &trace, &options, &command);
         let threads = lossy_text(&output.stdout);
         let threads: Vec<u32> = threads.lines().map(|line| line.parse().expect("one")).collect();
         assert_eq!(threads.len(), 4);
-        let lines = lines(&fixture, &trace, &[]);
+        let lines = filtered_lines(&fixture, &trace, &[]);
         fs::remove_dir_all(fixture.path(&trace)).expect("a trace");
         (lines, threads)
     };
     let (lines, threads) = run("$ctx.tid % 2 == 0");
     let even = threads.iter().filter(|tid| tid.is_multiple_of(2)).count();
-    assert!(lines.iter().all(|line| tid(line).is_multiple_of(2)));
+    assert!(lines.iter().all(|line| context_tid(line).is_multiple_of(2)));
     assert_eq!(lines.len(), COUNT * even);
     let (lines, threads) = run("$ctx.pid == $ctx.tid");
     let first = threads.iter().min().expect("four");
-    assert!(lines.len() == COUNT && lines.iter().all(|line| tid(line) == *first));
+    assert!(lines.len() == COUNT && lines.iter().all(|line| context_tid(line) == *first));
     let (lines, _) = run("$ctx.procname == \"filt*d\" && $ctx.uid == 0 && $ctx.gid == 0");
     assert_eq!(lines.len(), 4 * COUNT);
     let (lines, _) = run("$ctx.procname == \"filtere\" || length($ctx.procname) != 8");
@@ -321,14 +322,14 @@ fn filters_know_whose_an_event_is() {
 #[test]
 fn samples_rates_and_counts_are_of_all_cpus_together() {
     let fixture = Fixture::new("kernel-filter-some");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let count = |expression: &str| {
         let filter = format!("syscalls:sys_enter_getpgid: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_getpgid", "--filter", &filter];
         let trace = format!("trace-{}", expression.len());
         let command = [program.to_str().expect("a path"), "5000", "4"];
-        record(&fixture, &trace, &options, &command);
-        lines(&fixture, &trace, &[]).len()
+        record_trace(&fixture, &trace, &options, &command);
+        filtered_lines(&fixture, &trace, &[]).len()
     };
     let sampled = count("sample(1/4)");
     assert!((4000..6000).contains(&sampled), "{sampled}");
@@ -345,7 +346,7 @@ fn samples_rates_and_counts_are_of_all_cpus_together() {
 #[test]
 fn filters_go_with_the_command_alone_and_with_everything() {
     let fixture = Fixture::new("kernel-filter-system");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     // This test or another one may run at the same time elsewhere.
     let name = format!("ours-{}", std::process::id());
     let (ours, noise) = (fixture.path(&name), fixture.path("noise"));
@@ -376,7 +377,7 @@ fn filters_go_with_the_command_alone_and_with_everything() {
             let output = output.expect("trackway runs");
             assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         });
-        lines(&fixture, trace, &[])
+        filtered_lines(&fixture, trace, &[])
     };
     let one = "sys_enter_getpgid: pid == 1000000007";
     let ours = run("ours", &["--filter", one]);
@@ -393,14 +394,14 @@ fn filters_go_with_the_command_alone_and_with_everything() {
 #[test]
 fn filtered_events_are_not_counted_as_lost() {
     let fixture = Fixture::new("kernel-filter-lost");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "128K", "--filter"];
     let command = [program.to_str().expect("a path"), "100000"];
     let filter = ["syscalls:getpgid: pid < 5"];
-    let output = record(&fixture, "trace", &[&options[..], &filter].concat(), &command);
+    let output = record_trace(&fixture, "trace", &[&options[..], &filter].concat(), &command);
     let talk = lossy_text(&output.stderr);
     assert!(talk.contains("kernel: 0 events recorded, 0 lost, 0 overwritten"), "{talk}");
-    assert!(lines(&fixture, "trace", &[]).is_empty());
+    assert!(filtered_lines(&fixture, "trace", &[]).is_empty());
 }
 
 /// RUN filters that search long strings, while the timer interrupts them and a filter with the same
@@ -409,18 +410,18 @@ fn filtered_events_are_not_counted_as_lost() {
 fn interrupts_of_a_filter_have_their_own_frame() {
     const COUNT: usize = 20_000;
     let fixture = Fixture::new("kernel-filter-nested");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let part = format!("\"{}b\"", "a".repeat(24));
     let open = format!("syscalls:sys_enter_openat: contains(filename, {part})");
     let timer = format!("hrtimer_expire_entry: contains($ctx.procname, {part}) || now > 0");
     let kernel = "syscalls:sys_enter_openat,timer:hrtimer_expire_entry";
     let options = ["--kernel", kernel, "--system-wide", "--filter", &open, "--filter", &timer];
     let command = [program.to_str().expect("a path"), "20000", "1", "search"];
-    let output = record(&fixture, "trace", &options, &command);
+    let output = record_trace(&fixture, "trace", &options, &command);
     // Others may run this test at the same time.
     let thread = lossy_text(&output.stdout).trim().parse::<u32>().expect("its number");
-    let mut lines = lines(&fixture, "trace", &[]);
-    lines.retain(|line| tid(line) == thread);
+    let mut lines = filtered_lines(&fixture, "trace", &[]);
+    lines.retain(|line| context_tid(line) == thread);
     let found = lines.iter().filter(|line| line.contains("aaab\"")).count();
     let opened = lines.iter().filter(|line| line.contains("entry_openat")).count();
     // (A name that cannot be read is no reason to leave an event out.)
@@ -439,16 +440,16 @@ fn interrupts_of_a_filter_have_their_own_frame() {
 #[test]
 fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
     let fixture = Fixture::new("kernel-filter-unread");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
     let names = |pattern: &str| {
         let filter = format!("syscalls:sys_enter_openat: filename == \"{pattern}\"");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{}", pattern.len());
-        let talk = lossy_text(&record(&fixture, &trace, &options, &command).stderr);
+        let talk = lossy_text(&record_trace(&fixture, &trace, &options, &command).stderr);
         let told = "a filter asks for was not in memory (syscall_entry_openat ";
         assert!(talk.contains(told), "{talk}");
-        let lines = lines(&fixture, &trace, &[]);
+        let lines = filtered_lines(&fixture, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         let name = |line: &String| {
             line.split("filename = ")
@@ -469,7 +470,7 @@ fn a_text_that_cannot_be_read_is_no_reason_to_leave_an_event_out() {
 #[test]
 fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
     let fixture = Fixture::new("kernel-filter-rest");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "unread"];
     // How many of three calls: a name that cannot be read, none, and /nowhere/a.
     for (number, (expression, count)) in [
@@ -488,8 +489,8 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
         let filter = format!("syscalls:sys_enter_openat: {expression}");
         let options = ["--kernel", "syscalls:sys_enter_openat", "--filter", &filter];
         let trace = format!("trace-{number}");
-        record(&fixture, &trace, &options, &command);
-        let lines = lines(&fixture, &trace, &[]);
+        record_trace(&fixture, &trace, &options, &command);
+        let lines = filtered_lines(&fixture, &trace, &[]);
         let ours = lines.iter().filter(|line| line.contains("dfd = -77,"));
         assert_eq!(ours.count(), count, "{expression}");
     }
@@ -500,10 +501,10 @@ fn a_text_that_cannot_be_read_says_nothing_of_what_else_is_asked() {
 #[test]
 fn texts_are_asked_as_they_are_recorded() {
     let fixture = Fixture::new("kernel-filter-long");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "1", "1", "long"];
     let kernel = ["--kernel", "syscalls:sys_enter_openat"];
-    record(&fixture, "all", &kernel, &command);
+    record_trace(&fixture, "all", &kernel, &command);
     let ours = |lines: Vec<String>| -> Vec<String> {
         lines
             .iter()
@@ -511,7 +512,7 @@ fn texts_are_asked_as_they_are_recorded() {
             .map(|line| name_and_fields(line))
             .collect()
     };
-    let all = ours(lines(&fixture, "all", &[]));
+    let all = ours(filtered_lines(&fixture, "all", &[]));
     assert_eq!(all.len(), 2, "{all:?}");
     for (number, expression) in
         ["ends_with(filename, \"ab\")", "length(filename) > 600", "filename == \"*aaa\""]
@@ -520,10 +521,10 @@ fn texts_are_asked_as_they_are_recorded() {
     {
         let filter = format!("sys_enter_openat: {expression}");
         let trace = format!("trace-{number}");
-        record(&fixture, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
-        let passed = ours(lines(&fixture, &trace, &[]));
+        record_trace(&fixture, &trace, &[&kernel[..], &["--filter", &filter]].concat(), &command);
+        let passed = ours(filtered_lines(&fixture, &trace, &[]));
         let filter = format!("syscall_entry_openat: {expression}");
-        let expected = ours(lines(&fixture, "all", &[&filter]));
+        let expected = ours(filtered_lines(&fixture, "all", &[&filter]));
         assert!(expected.len() == 1 && passed == expected, "{filter}: {passed:?} {expected:?}");
     }
 }
@@ -533,7 +534,7 @@ fn texts_are_asked_as_they_are_recorded() {
 #[test]
 fn arrays_and_texts_of_tracepoints_are_asked() {
     let fixture = Fixture::new("kernel-filter-arrays");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     let command = [program.to_str().expect("a path"), "100"];
     let expressions = [
         ("raw_syscalls:sys_enter", "any(args == 1000000005) && args[0] > 7", 1),
@@ -550,8 +551,8 @@ fn arrays_and_texts_of_tracepoints_are_asked() {
         let filter = format!("{event}: {expression}");
         let trace = format!("trace-{number}");
         let options = ["--kernel", event, "--filter", &filter];
-        record(&fixture, &trace, &options, &command);
-        let lines = lines(&fixture, &trace, &[]);
+        record_trace(&fixture, &trace, &options, &command);
+        let lines = filtered_lines(&fixture, &trace, &[]);
         assert_eq!(lines.len(), count, "{filter}: {lines:?}");
     }
 }
@@ -569,7 +570,7 @@ fn filters_in_c_are_asked_in_the_kernel() {
         return trackway_string_ends_with(frame, frame->filename, TRACKWAY_STRING(\"/b.so\")) &&\n\
         trackway_count(frame, 0) % 2 == 1; }\n";
     let fixture = Fixture::new("kernel-filter-c");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_program(&fixture) else { return };
     if !has("clang") {
         return report_skipped("clang is not installed");
     }
@@ -581,8 +582,13 @@ fn filters_in_c_are_asked_in_the_kernel() {
     assert!(built.status.success(), "{}", lossy_text(&built.stderr));
     let options = ["--kernel", "syscalls:openat", "--filter-object"];
     let command = [program.to_str().expect("a path"), "100"];
-    record(&fixture, "trace", &[&options[..], &["syscalls:openat: some.o"]].concat(), &command);
-    let lines = lines(&fixture, "trace", &[]);
+    record_trace(
+        &fixture,
+        "trace",
+        &[&options[..], &["syscalls:openat: some.o"]].concat(),
+        &command,
+    );
+    let lines = filtered_lines(&fixture, "trace", &[]);
     let is_meant = |line: &String| line.contains("filename = \"/nowhere/b.so\"");
     assert!(lines.len() == 10 && lines.iter().all(is_meant), "{lines:?}");
 }
@@ -611,9 +617,9 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
     let kernel = ["--kernel", "syscalls:sys_enter_execve"];
     let script = "/bin/true; /bin/true a; /bin/true a ''; /bin/true a b; /bin/true";
     let command = ["sh", "-c", script];
-    record(&fixture, "all", &kernel, &command);
+    record_trace(&fixture, "all", &kernel, &command);
     let options = [&kernel[..], &["--filter-object", "absent.o"]].concat();
-    record(&fixture, "absent", &options, &command);
+    record_trace(&fixture, "absent", &options, &command);
     let mut print = fixture.trackway(&["print", "--filter-object", "absent.o", "all"]);
     let output = print.output().expect("it runs");
     let printed: Vec<String> = lossy_text(&output.stdout).lines().map(str::to_owned).collect();
@@ -626,7 +632,7 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
     let expected =
         [" [0] = \"/bin/true\"", " [0] = \"/bin/true\", [1] = \"a\"", " [0] = \"/bin/true\""];
     assert_eq!(of_true(&printed), expected);
-    assert_eq!(of_true(&lines(&fixture, "absent", &[])), expected);
+    assert_eq!(of_true(&filtered_lines(&fixture, "absent", &[])), expected);
 }
 
 /// RUN invalid filters, and filters that the kernel cannot evaluate. EXPECT a refusal with position
@@ -634,7 +640,7 @@ fn filters_in_c_tell_absent_texts_from_empty_ones() {
 #[test]
 fn invalid_filters_are_refused_before_the_command_runs() {
     let fixture = Fixture::new("kernel-filter-refused");
-    if program(&fixture).is_none() {
+    if compile_program(&fixture).is_none() {
         return;
     }
     let refused = |kernel: &str, filter: &str| {
@@ -686,10 +692,10 @@ fn invalid_filters_are_refused_before_the_command_runs() {
     }
     // The recorder has no user events to check the filter against; it accepts the filter.
     let options = ["--kernel", "syscalls:getpgid", "--filter", "myapp:*: size > 5"];
-    let talk = lossy_text(&record(&fixture, "trace", &options, &["true"]).stderr);
+    let talk = lossy_text(&record_trace(&fixture, "trace", &options, &["true"]).stderr);
     // A filter on all events may use contexts that only kernel events have.
     let options = ["--kernel", "syscalls:openat", "--filter", "$ctx.tid > 0 && $ctx.cpu_id >= 0"];
-    let of_all = lossy_text(&record(&fixture, "trace", &options, &["true"]).stderr);
+    let of_all = lossy_text(&record_trace(&fixture, "trace", &options, &["true"]).stderr);
     assert!(of_all.contains("kernel: ") && !of_all.contains("kernel: 0 events"), "{of_all}");
     assert!(
         talk.contains("'myapp:*: size > 5' is about no event that is known, neither"),

@@ -11,18 +11,18 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use trackway_tests::steps::{is_running, send, wait_for};
+use trackway_tests::steps::{is_running, send_signal, wait_for};
 use trackway_tests::{Fixture, build_dir, has, has_kernel_events, is_root, report_skipped};
 
 /// Kinds of things that bpf(2) keeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum BpfObjectKind {
     Program,
     Map,
     Link,
 }
 
-impl Kind {
+impl BpfObjectKind {
     const ALL: [Self; 3] = [Self::Program, Self::Map, Self::Link];
 
     /// `BPF_…_GET_NEXT_ID` (include/uapi/linux/bpf.h).
@@ -45,12 +45,12 @@ impl Kind {
 }
 
 /// Something that the kernel keeps, by its number.
-type Thing = (Kind, u32);
+type BpfObject = (BpfObjectKind, u32);
 
 /// Returns all BPF objects of the machine.
-fn kernel_objects() -> BTreeSet<Thing> {
+fn kernel_objects() -> BTreeSet<BpfObject> {
     let mut all = BTreeSet::new();
-    for kind in Kind::ALL {
+    for kind in BpfObjectKind::ALL {
         // `start_id`, `next_id`, `open_flags` of `union bpf_attr`.
         let mut attribute = [0_u32; 3];
         loop {
@@ -76,22 +76,24 @@ fn kernel_objects() -> BTreeSet<Thing> {
 }
 
 /// Returns the BPF objects that a process holds by its descriptors.
-fn open_objects(pid: u32) -> BTreeSet<Thing> {
+fn open_objects(pid: u32) -> BTreeSet<BpfObject> {
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fdinfo")).into_iter().flatten().flatten() {
         // A descriptor may be closed meanwhile.
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
         for line in text.lines() {
-            let number = |kind: Kind| line.strip_prefix(kind.word())?.trim().parse().ok();
+            let number = |kind: BpfObjectKind| line.strip_prefix(kind.word())?.trim().parse().ok();
             // A link's lines name its program, too.
-            all.extend(Kind::ALL.into_iter().filter_map(|kind| Some((kind, number(kind)?))));
+            all.extend(
+                BpfObjectKind::ALL.into_iter().filter_map(|kind| Some((kind, number(kind)?))),
+            );
         }
     }
     all
 }
 
 /// Returns Trackway's private tracefs instances and its mounts of tracefs, with their numbers.
-fn named() -> BTreeSet<String> {
+fn find_private_tracefs() -> BTreeSet<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mounts");
     let is_ours = |line: &&str| line.contains("trackway");
     let mut all: BTreeSet<String> = mounts.lines().filter(is_ours).map(str::to_owned).collect();
@@ -104,13 +106,13 @@ fn named() -> BTreeSet<String> {
 }
 
 /// A recorder, and the program that it records, as long as they live.
-struct Scene<'fixture> {
+struct RecordedProgram<'fixture> {
     fixture: &'fixture Fixture,
     recorder: Child,
     program: u32,
 }
 
-impl<'fixture> Scene<'fixture> {
+impl<'fixture> RecordedProgram<'fixture> {
     /// Starts a recorder; returns `None`, after printing the reason, where kernel events cannot be
     /// recorded.
     fn start(fixture: &'fixture Fixture, options: &[&str]) -> Option<Self> {
@@ -127,7 +129,7 @@ impl<'fixture> Scene<'fixture> {
         let pid = scene.recorder.id();
         wait_for("the program", || {
             scene.program = child_of(pid).unwrap_or(0);
-            scene.program != 0 && is_named(scene.program, "paced")
+            scene.program != 0 && process_has_name(scene.program, "paced")
         });
         Some(scene)
     }
@@ -143,11 +145,11 @@ impl<'fixture> Scene<'fixture> {
     /// Kills the recorder, and waits until nothing of it is left in the kernel.
     fn kill(&mut self) {
         let ours = open_objects(self.recorder.id());
-        let count = |kind: Kind| ours.iter().filter(|thing| thing.0 == kind).count();
+        let count = |kind: BpfObjectKind| ours.iter().filter(|thing| thing.0 == kind).count();
         // One each for entry and exit of calls, and one for the scope; buffers and others.
-        assert!(count(Kind::Program) >= 3 && count(Kind::Map) >= 3, "{ours:?}");
+        assert!(count(BpfObjectKind::Program) >= 3 && count(BpfObjectKind::Map) >= 3, "{ours:?}");
         assert!(ours.is_subset(&kernel_objects()), "the kernel lists what is held: {ours:?}");
-        send(self.recorder.id().cast_signed(), libc::SIGKILL);
+        send_signal(self.recorder.id().cast_signed(), libc::SIGKILL);
         self.recorder.wait().expect("it ends");
         wait_for("the kernel to forget all of it", || kernel_objects().is_disjoint(&ours));
         assert!(is_running(self.program), "the program goes on");
@@ -161,13 +163,13 @@ impl<'fixture> Scene<'fixture> {
     }
 }
 
-impl Drop for Scene<'_> {
+impl Drop for RecordedProgram<'_> {
     fn drop(&mut self) {
-        send(self.recorder.id().cast_signed(), libc::SIGKILL);
+        send_signal(self.recorder.id().cast_signed(), libc::SIGKILL);
         let _ = self.recorder.wait();
         // The program is an orphan, but its name identifies it: it was compiled in this fixture.
-        if self.program != 0 && is_named(self.program, "paced") {
-            send(self.program.cast_signed(), libc::SIGKILL);
+        if self.program != 0 && process_has_name(self.program, "paced") {
+            send_signal(self.program.cast_signed(), libc::SIGKILL);
         }
     }
 }
@@ -177,14 +179,14 @@ fn child_of(pid: u32) -> Option<u32> {
     children.split_whitespace().next()?.parse().ok()
 }
 
-fn is_named(pid: u32, name: &str) -> bool {
+fn process_has_name(pid: u32, name: &str) -> bool {
     let found = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     found.trim_end() == name
 }
 
 /// Returns the lines that `print` writes of the trace. Where babeltrace2 is installed, they must be
 /// the same as its lines.
-fn lines(fixture: &Fixture) -> Vec<String> {
+fn printed_lines(fixture: &Fixture) -> Vec<String> {
     let trace = fixture.path("trace");
     let printed = fixture.print(&trace);
     if has("babeltrace2") {
@@ -197,7 +199,7 @@ fn lines(fixture: &Fixture) -> Vec<String> {
 }
 
 /// Returns true if a folder has a trace of the kernel.
-fn has_metadata(trace: &Path) -> bool {
+fn has_kernel_metadata(trace: &Path) -> bool {
     trace.join("kernel/metadata").is_file()
 }
 
@@ -207,13 +209,13 @@ fn has_metadata(trace: &Path) -> bool {
 #[test]
 fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
     let fixture = Fixture::new("kernel-killed");
-    let before = named();
-    let Some(mut scene) = Scene::start(&fixture, &["--buffer-size=32M"]) else { return };
+    let before = find_private_tracefs();
+    let Some(mut scene) = RecordedProgram::start(&fixture, &["--buffer-size=32M"]) else { return };
     wait_for("some sub-buffers", || scene.written() > 8 << 16);
     scene.kill();
-    wait_for("instances and mounts to be as before", || named().is_subset(&before));
+    wait_for("instances and mounts to be as before", || find_private_tracefs().is_subset(&before));
     for when in ["killed", "recovered"] {
-        let lines = lines(&fixture);
+        let lines = printed_lines(&fixture);
         assert!(lines.len() > 10_000, "{when}: {} lines", lines.len());
         for (number, line) in lines.iter().enumerate() {
             let expected = match number % 2 {
@@ -234,12 +236,12 @@ fn a_killed_recorder_leaves_a_whole_trace_and_nothing_in_the_kernel() {
 #[test]
 fn a_killed_flight_recorder_leaves_nothing_of_the_kernels_and_that_is_said() {
     let fixture = Fixture::new("kernel-killed-flight");
-    let Some(mut scene) = Scene::start(&fixture, &["--flight-recorder"]) else { return };
-    assert!(has_metadata(&fixture.path("trace")));
+    let Some(mut scene) = RecordedProgram::start(&fixture, &["--flight-recorder"]) else { return };
+    assert!(has_kernel_metadata(&fixture.path("trace")));
     scene.kill();
     let talk = scene.recover();
     assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
-    assert_eq!(lines(&fixture), Vec::<String>::new());
+    assert_eq!(printed_lines(&fixture), Vec::<String>::new());
 }
 
 /// INTERRUPT a recorder that is still preparing. EXPECT it to end by the signal, to report what it
@@ -249,7 +251,7 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
     /// It may be through before it is interrupted.
     const TRIES: usize = 20;
     /// More than it has for a moment while it tests its rights; far fewer than it will have.
-    const SOME: usize = 20;
+    const TRACEPOINTS_MIN: usize = 20;
     let fixture = Fixture::new("kernel-interrupted");
     if !has_kernel_events(&fixture) {
         return;
@@ -261,17 +263,18 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
         let pid = recorder.id();
         // The recorder goes on only between checks, however long one takes.
         wait_for("some tracepoints", || {
-            send(pid.cast_signed(), libc::SIGSTOP);
-            let is_there = tracepoints(pid) > SOME || !matches!(recorder.try_wait(), Ok(None));
+            send_signal(pid.cast_signed(), libc::SIGSTOP);
+            let is_there = count_open_tracepoints(pid) > TRACEPOINTS_MIN
+                || !matches!(recorder.try_wait(), Ok(None));
             if !is_there {
-                send(pid.cast_signed(), libc::SIGCONT);
+                send_signal(pid.cast_signed(), libc::SIGCONT);
             }
             is_there
         });
         let ours = open_objects(pid);
         // Not SIGINT: a shell's background processes ignore it.
-        send(pid.cast_signed(), libc::SIGTERM);
-        send(pid.cast_signed(), libc::SIGCONT);
+        send_signal(pid.cast_signed(), libc::SIGTERM);
+        send_signal(pid.cast_signed(), libc::SIGCONT);
         let output = recorder.wait_with_output().expect("it ends");
         let talk = String::from_utf8_lossy(&output.stderr).into_owned();
         if output.status.signal() != Some(libc::SIGTERM) {
@@ -295,25 +298,25 @@ fn a_recorder_interrupted_early_leaves_nothing_in_the_kernel() {
 #[test]
 fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
     /// Some are read from their arguments, without a tracepoint to release.
-    const MANY: &str = "b*,k*";
+    const MANY_TRACEPOINTS: &str = "b*,k*";
     let fixture = Fixture::new("kernel-leaving");
     if !has_kernel_events(&fixture) {
         return;
     }
     let program = fixture.compile_file("kernel/paced.c", false, &[]);
     let mut record =
-        fixture.trackway(&["record", "--kernel", MANY, "--kernel-only", "-o", "trace"]);
+        fixture.trackway(&["record", "--kernel", MANY_TRACEPOINTS, "--kernel-only", "-o", "trace"]);
     record.arg("--").arg(&program).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let recorder = record.spawn().expect("trackway runs");
-    let mut scene = Scene { fixture: &fixture, recorder, program: 0 };
+    let mut scene = RecordedProgram { fixture: &fixture, recorder, program: 0 };
     let pid = scene.recorder.id();
     wait_for("the program", || {
         scene.program = child_of(pid).unwrap_or(0);
-        scene.program != 0 && is_named(scene.program, "paced")
+        scene.program != 0 && process_has_name(scene.program, "paced")
     });
-    let count = tracepoints(pid);
+    let count = count_open_tracepoints(pid);
     assert!(count > 50, "{count}");
-    send(pid.cast_signed(), libc::SIGKILL);
+    send_signal(pid.cast_signed(), libc::SIGKILL);
     let mut next = fixture.trackway(&["record", "--kernel", "syscalls:getpid,sched_process_exec"]);
     next.args(["--kernel-only", "-o", "next", "--", "sh", "-c", "exec true"]);
     let output = next.output().expect("it runs");
@@ -330,7 +333,7 @@ fn a_recorder_misses_nothing_while_the_kernel_releases_another() {
 }
 
 /// Returns the number of tracepoints that a process has open.
-fn tracepoints(pid: u32) -> usize {
+fn count_open_tracepoints(pid: u32) -> usize {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     let links = entries.filter_map(|entry| fs::read_link(entry.path()).ok());
     links.filter(|link| link.to_string_lossy().contains("[perf_event]")).count()

@@ -31,22 +31,22 @@ use trackway_schema::{EventDescription, FieldKind, Scalar};
 use trackway_tests::{Fixture, has, is_root, report_skipped};
 
 /// Most bytes of a context that a raw tracepoint's program is run with.
-const CONTEXT_MAX: usize = 96;
+const CONTEXT_BYTES_MAX: usize = 96;
 /// Offset of a tracepoint's own fields. The fields before it are common to all tracepoints.
-const FIELDS_AT: u32 = 8;
+const FIELDS_OFFSET: u32 = 8;
 /// Additional field of system calls with pointer arguments.
-const INCOMPLETE: &str = "incomplete";
+const INCOMPLETE_FIELD: &str = "incomplete";
 /// Text behind a pointer.
-const TEXT: &str = "of the program";
+const POINTED_TEXT: &str = "of the program";
 
 /// Operation and flags of a block request, and the value that LTTng has for them.
-const REQUEST: &[u8] = b"FWFM\0";
+const REQUEST_LETTERS: &[u8] = b"FWFM\0";
 const REQUEST_FLAGS: &str = "0x641";
 
 /// Attributes of BPF_PROG_LOAD.
 #[repr(C)]
 #[derive(Default)]
-struct Load {
+struct ProgramLoad {
     kind: u32,
     instructions: u32,
     code: u64,
@@ -58,7 +58,7 @@ struct Load {
 /// Attributes of BPF_PROG_TEST_RUN.
 #[repr(C)]
 #[derive(Default)]
-struct Run {
+struct ProgramTestRun {
     program: u32,
     answer: u32,
     sizes: [u32; 2],
@@ -71,7 +71,7 @@ struct Run {
     rest: [u32; 4],
 }
 
-fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
+fn call_bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
     let bytes = size_of::<T>();
     // SAFETY: the attribute has the passed length; its addresses are of data that outlives the
     // call.
@@ -80,31 +80,31 @@ fn bpf<T>(command: i32, attribute: &mut T) -> io::Result<i32> {
 }
 
 /// Runs a program once, with this record.
-fn run(code: &[u8], record: &[u8]) -> io::Result<()> {
+fn test_run_program(code: &[u8], record: &[u8]) -> io::Result<()> {
     const PROG_LOAD: i32 = 5;
     const PROG_TEST_RUN: i32 = 10;
     const RAW_TRACEPOINT: u32 = 17;
     const LICENSE: &[u8] = b"Dual MIT/GPL\0";
-    let mut load = Load {
+    let mut load = ProgramLoad {
         kind: RAW_TRACEPOINT,
         instructions: (code.len() / 8) as u32,
         code: code.as_ptr() as u64,
         license: LICENSE.as_ptr() as u64,
-        ..Load::default()
+        ..ProgramLoad::default()
     };
     // SAFETY: bpf(2) has just opened the descriptor, and no other code owns it.
-    let program = unsafe { OwnedFd::from_raw_fd(bpf(PROG_LOAD, &mut load)?) };
-    let mut run = Run {
+    let program = unsafe { OwnedFd::from_raw_fd(call_bpf(PROG_LOAD, &mut load)?) };
+    let mut run = ProgramTestRun {
         program: std::os::fd::AsRawFd::as_raw_fd(&program).cast_unsigned(),
         context_bytes: record.len() as u32,
         context: record.as_ptr() as u64,
-        ..Run::default()
+        ..ProgramTestRun::default()
     };
-    bpf(PROG_TEST_RUN, &mut run).map(drop)
+    call_bpf(PROG_TEST_RUN, &mut run).map(drop)
 }
 
 /// Returns a key that separates fields that are read or shown differently.
-fn key(field: &Field) -> String {
+fn field_shape_key(field: &Field) -> String {
     let kind = match field.kind {
         FieldShape::Integer(scalar) => format!("integer {scalar:?}"),
         FieldShape::Array(scalar, _) => format!("array of {scalar:?}"),
@@ -126,9 +126,9 @@ fn key(field: &Field) -> String {
 }
 
 /// Bytes that differ from field to field.
-struct Made(u8);
+struct ByteGenerator(u8);
 
-impl Made {
+impl ByteGenerator {
     fn byte(&mut self) -> u8 {
         self.0 = self.0.wrapping_mul(5).wrapping_add(113);
         self.0
@@ -141,21 +141,21 @@ impl Made {
 
 /// Returns a record, as its tracepoint might make it; `None` if it would be too long, or its layout
 /// is unknown.
-fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
+fn make_record(event: &Event, made: &mut ByteGenerator, text: u64) -> Option<Vec<u8>> {
     let end = event.fields.iter().map(|field| field.offset + field.size).max()?;
-    let mut record = vec![0; (end as usize).max(FIELDS_AT as usize)];
+    let mut record = vec![0; (end as usize).max(FIELDS_OFFSET as usize)];
     for field in &event.fields {
         let (at, size) = (field.offset as usize, field.size as usize);
         let bytes = match field.kind {
-            FieldShape::Integer(_) if is_text(event, field) => text.to_le_bytes().to_vec(),
-            FieldShape::Integer(_) => integer(field, size, made),
+            FieldShape::Integer(_) if points_to_text(event, field) => text.to_le_bytes().to_vec(),
+            FieldShape::Integer(_) => make_integer(field, size, made),
             FieldShape::Array(..) | FieldShape::Bytes(_) => {
                 (0..size).map(|_| made.byte()).collect()
             }
             // Its letters are there.
             FieldShape::RequestFlags(_) => continue,
             FieldShape::Text(_) if field.name == "rwbs" => {
-                let mut text = REQUEST.to_vec();
+                let mut text = REQUEST_LETTERS.to_vec();
                 text.resize(size, b'S');
                 text
             }
@@ -169,15 +169,15 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
             }
             FieldShape::DynamicText(location) => {
                 let data = [made.letter(), made.letter(), made.letter(), 0];
-                place(&mut record, field, location, &data)?
+                append_dynamic_data(&mut record, field, location, &data)?
             }
             FieldShape::Dynamic(scalar, location) => {
                 let data: Vec<u8> = (0..2 * scalar.size_bytes()).map(|_| made.byte()).collect();
-                place(&mut record, field, location, &data)?
+                append_dynamic_data(&mut record, field, location, &data)?
             }
             FieldShape::Bitmask(location) => {
                 let data: Vec<u8> = (0..8).map(|_| made.byte()).collect();
-                place(&mut record, field, location, &data)?
+                append_dynamic_data(&mut record, field, location, &data)?
             }
             FieldShape::Trailing(_) | FieldShape::TrailingText => return None,
         };
@@ -185,16 +185,16 @@ fn record(event: &Event, made: &mut Made, text: u64) -> Option<Vec<u8>> {
     }
     // The kernel requires at least as many bytes as the program reads.
     record.resize(record.len().next_multiple_of(8), 0);
-    (record.len() <= CONTEXT_MAX).then_some(record)
+    (record.len() <= CONTEXT_BYTES_MAX).then_some(record)
 }
 
-fn is_text(event: &Event, field: &Field) -> bool {
+fn points_to_text(event: &Event, field: &Field) -> bool {
     let is_entry = matches!(event.source, Source::Syscall { phase: Phase::Enter, .. });
     is_entry && field.size == 8 && field.pointee == Some(Pointee::Text)
 }
 
 /// Returns one of the named values, where there are some; else any value.
-fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
+fn make_integer(field: &Field, size: usize, made: &mut ByteGenerator) -> Vec<u8> {
     let random: Vec<u8> = (0..size).map(|_| made.byte()).collect();
     let Meaning::Symbols(symbols) = &field.meaning else { return random };
     let Symbols { choices, .. } = symbols.as_ref();
@@ -203,7 +203,12 @@ fn integer(field: &Field, size: usize, made: &mut Made) -> Vec<u8> {
 }
 
 /// Appends data to a record, and returns its location.
-fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -> Option<Vec<u8>> {
+fn append_dynamic_data(
+    record: &mut Vec<u8>,
+    field: &Field,
+    location: Location,
+    data: &[u8],
+) -> Option<Vec<u8>> {
     record.resize(record.len().next_multiple_of(8), 0);
     let from = match location {
         Location::Absolute => 0,
@@ -216,7 +221,7 @@ fn place(record: &mut Vec<u8>, field: &Field, location: Location, data: &[u8]) -
 }
 
 /// Formats the bytes of a scalar.
-fn number(scalar: Scalar, bytes: &[u8]) -> String {
+fn format_scalar(scalar: Scalar, bytes: &[u8]) -> String {
     let mut all = [0; 8];
     let size = scalar.size_bytes();
     all[..size].copy_from_slice(&bytes[..size]);
@@ -231,18 +236,18 @@ fn number(scalar: Scalar, bytes: &[u8]) -> String {
     }
 }
 
-fn elements(scalar: Scalar, bytes: &[u8]) -> String {
+fn format_elements(scalar: Scalar, bytes: &[u8]) -> String {
     let all = bytes.chunks_exact(scalar.size_bytes()).enumerate();
     let all: Vec<String> =
-        all.map(|(index, one)| format!("[{index}] = {}", number(scalar, one))).collect();
+        all.map(|(index, one)| format!("[{index}] = {}", format_scalar(scalar, one))).collect();
     format!("[ {} ]", all.join(", "))
 }
 
 /// Returns the expected output of a record's fields.
-fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
+fn format_expected_fields(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
     let is_there = |field: &&Field| !staged.omitted_fields.contains(&field.name);
     let fields = event.fields.iter().filter(is_there).zip(&staged.description.fields);
-    let mut names = Names::default();
+    let mut names = FieldNames::default();
     let shown: Vec<String> = fields
         .map(|(field, recorded)| {
             let at = field.offset as usize;
@@ -258,10 +263,10 @@ fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
                 format!("\"{}\"", String::from_utf8_lossy(text))
             };
             let value = match (field.kind, &recorded.kind) {
-                _ if is_text(event, field) => format!("\"{TEXT}\""),
-                (FieldShape::Integer(_), FieldKind::Scalar(scalar)) => number(*scalar, own),
+                _ if points_to_text(event, field) => format!("\"{POINTED_TEXT}\""),
+                (FieldShape::Integer(_), FieldKind::Scalar(scalar)) => format_scalar(*scalar, own),
                 (FieldShape::Array(..) | FieldShape::Bytes(_), FieldKind::Array(scalar, _)) => {
-                    elements(*scalar, own)
+                    format_elements(*scalar, own)
                 }
                 (FieldShape::Text(_), FieldKind::Str) => until_nul(own),
                 (FieldShape::RequestFlags(_), FieldKind::Scalar(_)) => REQUEST_FLAGS.to_owned(),
@@ -273,7 +278,7 @@ fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
                     let data = dynamic(location);
                     let length = data.len() / scalar.size_bytes();
                     let name = names.add(&format!("_{}_length", recorded.name));
-                    let elements = elements(*scalar, data);
+                    let elements = format_elements(*scalar, data);
                     return format!(
                         "{name} = {length}, {} = {elements}",
                         names.add(&recorded.name)
@@ -285,17 +290,18 @@ fn expected(event: &Event, staged: &EventPlan, record: &[u8]) -> String {
         })
         .collect();
     // Of which arguments something could not be read: of none.
-    let has_more = staged.description.fields.last().is_some_and(|last| last.name == INCOMPLETE);
+    let has_more =
+        staged.description.fields.last().is_some_and(|last| last.name == INCOMPLETE_FIELD);
     let shown: Vec<String> =
-        shown.into_iter().chain(has_more.then(|| format!("{INCOMPLETE} = 0x0"))).collect();
+        shown.into_iter().chain(has_more.then(|| format!("{INCOMPLETE_FIELD} = 0x0"))).collect();
     if shown.is_empty() { "{ }".to_owned() } else { format!("{{ {} }}", shown.join(", ")) }
 }
 
 /// Names of fields in a trace: a repeated name gets a number.
 #[derive(Default)]
-struct Names(BTreeSet<String>);
+struct FieldNames(BTreeSet<String>);
 
-impl Names {
+impl FieldNames {
     fn add(&mut self, name: &str) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = name.chars().map(plain).collect();
@@ -308,7 +314,7 @@ impl Names {
 }
 
 /// Writes the contents of the buffers as a trace.
-fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
+fn write_trace(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
     let folder = fixture.path("trace");
     fs::create_dir(&folder).expect("a folder");
     let uuid = [7; 16];
@@ -372,8 +378,8 @@ fn write(fixture: &Fixture, buffers: &Buffers, events: &[EventDescription]) {
 }
 
 /// Returns an event with only this field.
-fn with_only(event: &Event, field: &Field) -> Event {
-    let field = Field { offset: FIELDS_AT, ..field.clone() };
+fn event_with_field(event: &Event, field: &Field) -> Event {
+    let field = Field { offset: FIELDS_OFFSET, ..field.clone() };
     Event { fields: vec![field], ..event.clone() }
 }
 
@@ -395,28 +401,32 @@ fn every_kind_of_field_is_recorded_and_printed() {
     for field in all.iter_mut().flat_map(|event| &mut event.fields) {
         field.pointee.take_if(|behind| *behind != Pointee::Text);
     }
-    let text = CString::new(TEXT).expect("text");
-    let mut made = Made(1);
+    let text = CString::new(POINTED_TEXT).expect("text");
+    let mut made = ByteGenerator(1);
     let mut missing: BTreeMap<String, Event> = BTreeMap::new();
     let mut cases: Vec<(Event, Vec<u8>)> = Vec::new();
     let mut kinds = BTreeSet::new();
     for event in all.iter().filter(|event| event.id.is_some()) {
-        let record = record(event, &mut made, text.as_ptr() as u64);
+        let record = make_record(event, &mut made, text.as_ptr() as u64);
         for field in &event.fields {
             match record {
-                Some(_) => drop(kinds.insert(key(field))),
-                None => drop(missing.entry(key(field)).or_insert_with(|| with_only(event, field))),
+                Some(_) => drop(kinds.insert(field_shape_key(field))),
+                None => drop(
+                    missing
+                        .entry(field_shape_key(field))
+                        .or_insert_with(|| event_with_field(event, field)),
+                ),
             }
         }
         cases.extend(record.map(|record| (event.clone(), record)));
     }
     for (key, event) in missing.into_iter().filter(|(key, _)| !kinds.contains(key)) {
-        let made = record(&event, &mut made, text.as_ptr() as u64);
+        let made = make_record(&event, &mut made, text.as_ptr() as u64);
         let made = made.unwrap_or_else(|| panic!("{key}: {event:?} cannot be made up"));
         cases.push((event, made));
     }
     let layout = BufferLayout::new(16, 5, cases.len()).expect("a layout");
-    let buffers = match Buffers::new(layout, cpus(), BufferMode::Discard) {
+    let buffers = match Buffers::new(layout, configured_cpus(), BufferMode::Discard) {
         Ok(buffers) => buffers,
         Err(error) => return report_skipped(format!("the kernel gives no BPF: {error}")),
     };
@@ -431,14 +441,15 @@ fn every_kind_of_field_is_recorded_and_printed() {
             EventNumber { id: number as u16, index: number },
         );
         let code = code.expect("it fits");
-        run(&code, bytes).unwrap_or_else(|error| panic!("{}: {error}", event.full_name()));
+        test_run_program(&code, bytes)
+            .unwrap_or_else(|error| panic!("{}: {error}", event.full_name()));
         let is_recorded = |field: &&Field| !staged.omitted_fields.contains(&field.name);
-        shown.extend(event.fields.iter().filter(is_recorded).map(key));
+        shown.extend(event.fields.iter().filter(is_recorded).map(field_shape_key));
         let name = staged.description.name.clone();
-        lines.push((name, expected(event, &staged, bytes)));
+        lines.push((name, format_expected_fields(event, &staged, bytes)));
         descriptions.push(staged.description);
     }
-    write(&fixture, &buffers, &descriptions);
+    write_trace(&fixture, &buffers, &descriptions);
     let printed = fixture.print(&fixture.path("trace"));
     assert_eq!(printed.lines().count(), lines.len());
     for (line, (name, fields)) in printed.lines().zip(&lines) {
@@ -447,12 +458,12 @@ fn every_kind_of_field_is_recorded_and_printed() {
         assert!(head.contains(&format!(" {name}: ")), "{line}\nnot {name}");
         assert_eq!(found, fields, "{name}");
     }
-    same_as_babeltrace(&fixture, &printed);
+    assert_same_as_babeltrace(&fixture, &printed);
     let every: BTreeSet<String> = all
         .iter()
         .filter(|event| event.id.is_some())
         .flat_map(|event| &event.fields)
-        .map(key)
+        .map(field_shape_key)
         .collect();
     println!("{} events, {} kinds: {every:#?}", lines.len(), every.len());
     let left: Vec<&String> = every.difference(&shown).collect();
@@ -460,13 +471,13 @@ fn every_kind_of_field_is_recorded_and_printed() {
     assert!(every.len() > 20 && lines.len() > 1000, "{} {}", every.len(), lines.len());
 }
 
-fn cpus() -> usize {
+fn configured_cpus() -> usize {
     // SAFETY: no address is given.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).expect("a number")
 }
 
-fn same_as_babeltrace(fixture: &Fixture, printed: &str) {
+fn assert_same_as_babeltrace(fixture: &Fixture, printed: &str) {
     if !has("babeltrace2") {
         return;
     }

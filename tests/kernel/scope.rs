@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 
-use trackway_tests::cgroup::Group;
+use trackway_tests::cgroup::TestCgroup;
 use trackway_tests::{Fixture, has, has_kernel_events, lossy_text, report_skipped};
 
-use crate::support::record;
+use crate::support::run_record;
 
 /// Program that sends a byte to and fro: pong IN OUT COUNT answers; ping IN OUT COUNT begins, in a
 /// child. Then the child makes a 32-bit system call, has io_uring's thread open a file, and has
 /// another thread run `true` on its parent's CPU, so that the parent is switched away from. Both
 /// processes report their ids.
-const PING_PONG: &str = r#"
+const PING_PONG_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/io_uring.h>
@@ -126,7 +126,7 @@ int main(int argc, char **argv)
 
 /// Returns the report of ping: the ids of its child and of itself, and whether it lacks io_uring
 /// and 32-bit calls.
-fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
+fn parse_ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
     let text = lossy_text(&output.stdout);
     let words: Vec<i64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [parent, child, no_ring, no_narrow] = words[..] else { panic!("it said {text}") };
@@ -134,8 +134,12 @@ fn ping_report(output: &Output) -> (i64, i64, [bool; 2]) {
 }
 
 /// Runs a recording; returns its output and the lines of its trace.
-fn recorded(fixture: &Fixture, options: &[&str], command: &[&str]) -> (Output, Vec<String>) {
-    let output = record(fixture, options, command);
+fn record_and_print(
+    fixture: &Fixture,
+    options: &[&str],
+    command: &[&str],
+) -> (Output, Vec<String>) {
+    let output = run_record(fixture, options, command);
     assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", lossy_text(&printed.stderr));
@@ -143,16 +147,16 @@ fn recorded(fixture: &Fixture, options: &[&str], command: &[&str]) -> (Output, V
 }
 
 /// A process that is ended with this.
-struct Running(Child);
+struct ChildGuard(Child);
 
-impl Drop for Running {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Running {
+impl ChildGuard {
     fn start(command: &mut Command) -> Self {
         let quiet = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         Self(quiet.spawn().expect("it runs"))
@@ -160,7 +164,7 @@ impl Running {
 }
 
 /// Makes a pipe with a name.
-fn fifo(fixture: &Fixture, name: &str) -> String {
+fn make_fifo(fixture: &Fixture, name: &str) -> String {
     let path = fixture.path(name);
     let made = Command::new("mkfifo").arg(&path).status().expect("it runs");
     assert!(made.success());
@@ -168,7 +172,7 @@ fn fifo(fixture: &Fixture, name: &str) -> String {
 }
 
 /// Returns the number after `name = ` in the last structure of a line.
-fn number(line: &str, name: &str) -> Option<i64> {
+fn field_value(line: &str, name: &str) -> Option<i64> {
     let fields = line.rsplit_once(", { ")?.1;
     let value = fields
         .split(", ")
@@ -177,7 +181,7 @@ fn number(line: &str, name: &str) -> Option<i64> {
 }
 
 /// Returns the thread of a line's event.
-fn happened_in(line: &str) -> Option<i64> {
+fn event_tid(line: &str) -> Option<i64> {
     line.split_once("{ tid = ")?.1.split_once(" }")?.0.parse().ok()
 }
 
@@ -192,33 +196,34 @@ fn events_about_a_command_are_recorded_wherever_they_happen() {
     if !has_kernel_events(&fixture) {
         return;
     }
-    let program = fixture.compile("pingpong", PING_PONG, false, &[]).display().to_string();
-    let (to, fro) = (fifo(&fixture, "to"), fifo(&fixture, "fro"));
-    let pong = Running::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
+    let program = fixture.compile("pingpong", PING_PONG_SOURCE, false, &[]).display().to_string();
+    let (to, fro) = (make_fifo(&fixture, "to"), make_fifo(&fixture, "fro"));
+    let pong = ChildGuard::start(Command::new(&program).args(["pong", &to, &fro, TURNS]));
     let pong_tid = i64::from(pong.0.id());
     let events = "sched_switch,sched_waking,task_newtask,task_rename,exit_mmap,syscalls:dup2,\
                   syscalls:clone3,sys_exit_sched_getattr";
     let events = ["--kernel", events];
-    let (output, lines) = recorded(&fixture, &events, &[&program, "ping", &fro, &to, TURNS]);
-    let (ping, parent, [has_no_ring, has_no_narrow]) = ping_report(&output);
+    let (output, lines) =
+        record_and_print(&fixture, &events, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, parent, [has_no_ring, has_no_narrow]) = parse_ping_report(&output);
     let count = |is_it: &dyn Fn(&str) -> bool| lines.iter().filter(|line| is_it(line)).count();
     let of = |event: &str, name: &str, tid: i64| {
         let event = format!(" {event}: ");
-        count(&|line| line.contains(&event) && number(line, name) == Some(tid))
+        count(&|line| line.contains(&event) && field_value(line, name) == Some(tid))
     };
     let (from, to) = (of("sched_switch", "prev_tid", ping), of("sched_switch", "next_tid", ping));
     // BPF programs may miss some processes, and so some switches from them.
     assert!(to > 10 && from > to && from < to + to / 4, "{from} from it, {to} to it: {lines:#?}");
     let renamed = lines
         .iter()
-        .position(|line| line.contains(r#"newcomm = "true""#) && happened_in(line) == Some(ping));
+        .position(|line| line.contains(r#"newcomm = "true""#) && event_tid(line) == Some(ping));
     let renamed = renamed.expect("in exec, between the end of its first thread and its own");
-    let is_end = |line: &String| line.contains(" exit_mmap: ") && happened_in(line) == Some(ping);
+    let is_end = |line: &String| line.contains(" exit_mmap: ") && event_tid(line) == Some(ping);
     assert!(lines[renamed..].iter().any(is_end), "behind its end: {lines:#?}");
     let made: Vec<i64> = lines
         .iter()
-        .filter(|line| line.contains(" task_newtask: ") && happened_in(line) == Some(ping))
-        .filter_map(|line| number(line, "pid"))
+        .filter(|line| line.contains(" task_newtask: ") && event_tid(line) == Some(ping))
+        .filter_map(|line| field_value(line, "pid"))
         .collect();
     assert_eq!(made.len(), if has_no_ring { 1 } else { 2 }, "{lines:#?}");
     if has_no_ring {
@@ -243,14 +248,13 @@ fn events_about_a_command_are_recorded_wherever_they_happen() {
         let (from, to) = (of("sched_switch", "prev_tid", tid), of("sched_switch", "next_tid", tid));
         assert!(from > 0 && to > 0, "{tid}: {from}, {to}: {lines:#?}");
     }
-    let wakes =
-        |line: &str| line.contains(" sched_waking: ") && happened_in(line) == Some(pong_tid);
-    let woken = count(&|line| wakes(line) && number(line, "tid") == Some(ping));
+    let wakes = |line: &str| line.contains(" sched_waking: ") && event_tid(line) == Some(pong_tid);
+    let woken = count(&|line| wakes(line) && field_value(line, "tid") == Some(ping));
     assert!(woken > 10, "{woken} times woken by the other");
     let others = |line: &str| {
         let is_from =
-            line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(pong_tid);
-        let is_to = |tid: i64| number(line, "next_tid") == Some(tid);
+            line.contains(" sched_switch: ") && field_value(line, "prev_tid") == Some(pong_tid);
+        let is_to = |tid: i64| field_value(line, "next_tid") == Some(tid);
         is_from && !made.iter().chain([&ping, &parent]).any(|&tid| is_to(tid))
     };
     assert_eq!(count(&others), 0, "switches that are not about it");
@@ -264,7 +268,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     if !has_kernel_events(&fixture) {
         return;
     }
-    let Some(group) = Group::new("in") else { return };
+    let Some(group) = TestCgroup::new("in") else { return };
     let script = format!(
         "cat /nowhere/before; ({0}; exec cat /nowhere/inside); ({1}; exec cat /nowhere/below); \
          ({0}; sh -c 'cat /nowhere/child; true'); cat /nowhere/behind; \
@@ -279,7 +283,7 @@ fn a_cgroup_is_what_is_in_it_and_below() {
     let name = format!("/{}", group.folder().file_name().expect("a name").to_str().expect("UTF-8"));
     for path in [group.path(), name] {
         let options = ["--kernel", "syscalls:openat", "--cgroup", &path];
-        let (output, lines) = recorded(&fixture, &options, &["sh", "-c", &script]);
+        let (output, lines) = record_and_print(&fixture, &options, &["sh", "-c", &script]);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         let talk = lossy_text(&output.stderr);
         assert!(talk.contains("was made anew: what is in the new one is recorded"), "{talk}");
@@ -298,32 +302,36 @@ fn events_about_a_cgroup_are_recorded_wherever_they_happen() {
     if !has_kernel_events(&fixture) {
         return;
     }
-    let Some(group) = Group::new("about") else { return };
-    let program = fixture.compile("pingpong", PING_PONG, false, &[]).display().to_string();
-    let (to, fro) = (fifo(&fixture, "to"), fifo(&fixture, "fro"));
+    let Some(group) = TestCgroup::new("about") else { return };
+    let program = fixture.compile("pingpong", PING_PONG_SOURCE, false, &[]).display().to_string();
+    let (to, fro) = (make_fifo(&fixture, "to"), make_fifo(&fixture, "fro"));
     let script = format!("{}; exec {program} pong {to} {fro} {TURNS}", group.enter("below"));
-    let pong = Running::start(Command::new("sh").args(["-c", &script]));
+    let pong = ChildGuard::start(Command::new("sh").args(["-c", &script]));
     let tid = i64::from(pong.0.id());
     let procs = group.folder().join("below/cgroup.procs");
-    trackway_tests::steps::wait_for("the other one to be there", || is_in(&procs, tid));
+    trackway_tests::steps::wait_for("the other one to be there", || {
+        procs_file_contains(&procs, tid)
+    });
     let options = ["--kernel", "sched_switch,sched_waking", "--cgroup", &group.path()];
-    let (output, lines) = recorded(&fixture, &options, &[&program, "ping", &fro, &to, TURNS]);
-    let (ping, ..) = ping_report(&output);
+    let (output, lines) =
+        record_and_print(&fixture, &options, &[&program, "ping", &fro, &to, TURNS]);
+    let (ping, ..) = parse_ping_report(&output);
     let woken = lines.iter().filter(|line| {
-        let is_waking = line.contains(" sched_waking: ") && happened_in(line) == Some(ping);
-        is_waking && number(line, "tid") == Some(tid)
+        let is_waking = line.contains(" sched_waking: ") && event_tid(line) == Some(ping);
+        is_waking && field_value(line, "tid") == Some(tid)
     });
     assert!(woken.count() > 10, "{} lines", lines.len());
-    let switched = lines.iter().filter(|line| number(line, "next_tid") == Some(tid)).count();
+    let switched = lines.iter().filter(|line| field_value(line, "next_tid") == Some(tid)).count();
     assert!(switched > 10, "{switched} switches to it");
     let others = lines.iter().filter(|line| {
-        let is_from = line.contains(" sched_switch: ") && number(line, "prev_tid") == Some(ping);
-        is_from && number(line, "next_tid") != Some(tid)
+        let is_from =
+            line.contains(" sched_switch: ") && field_value(line, "prev_tid") == Some(ping);
+        is_from && field_value(line, "next_tid") != Some(tid)
     });
     assert_eq!(others.count(), 0, "switches that are not about it");
 }
 
-fn is_in(procs: &Path, pid: i64) -> bool {
+fn procs_file_contains(procs: &Path, pid: i64) -> bool {
     let text = fs::read_to_string(procs).unwrap_or_default();
     text.lines().any(|line| line.parse() == Ok(pid))
 }
@@ -344,7 +352,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
         return report_skipped("there are no two CPUs for us");
     }
     let script = "taskset -c 0 cat /nowhere/zero; taskset -c 1 cat /nowhere/one; true";
-    let group = Group::new("cpus");
+    let group = TestCgroup::new("cpus");
     let inside = group.as_ref().map(|group| (group.path(), group.enter("")));
     for (cpu, there, elsewhere) in [("0", "zero", "one"), ("1-1", "one", "zero")] {
         let options = ["--kernel", "syscalls:openat", "--cpu", cpu];
@@ -355,7 +363,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
             runs.push(([&options[..], &["--cgroup", path]].concat(), format!("{enter}; {script}")));
         }
         for (options, script) in &runs {
-            let (_, lines) = recorded(&fixture, options, &["sh", "-c", script]);
+            let (_, lines) = record_and_print(&fixture, options, &["sh", "-c", script]);
             let has = |name: &str| lines.iter().any(|line| line.contains(name));
             assert!(has(&format!("/nowhere/{there}")), "{options:?}: {lines:?}");
             assert!(!has(&format!("/nowhere/{elsewhere}")), "{options:?}: {lines:?}");
@@ -372,7 +380,7 @@ fn a_list_of_cpus_leaves_the_others_out() {
 fn impossible_scopes_are_refused() {
     let fixture = Fixture::new("kernel-selected");
     let refused = |options: &[&str]| {
-        let output = record(&fixture, options, &["touch", "ran"]);
+        let output = run_record(&fixture, options, &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists(), "{options:?}");
         lossy_text(&output.stderr)
     };

@@ -5,12 +5,12 @@ use std::process::Output;
 use trackway_tests::Fixture;
 
 /// Runs `trackway record OPTIONS -o trace -- COMMAND`.
-pub(crate) fn record(fixture: &Fixture, options: &[&str], command: &[&str]) -> Output {
-    record_into(fixture, "trace", options, command)
+pub(crate) fn run_record(fixture: &Fixture, options: &[&str], command: &[&str]) -> Output {
+    run_record_into(fixture, "trace", options, command)
 }
 
 /// Runs `trackway record OPTIONS -o TRACE -- COMMAND`.
-pub(crate) fn record_into(
+pub(crate) fn run_record_into(
     fixture: &Fixture,
     trace: &str,
     options: &[&str],

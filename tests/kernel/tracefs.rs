@@ -8,21 +8,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use trackway_tests::cgroup::Group;
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::cgroup::TestCgroup;
+use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{
-    Fixture, build_dir, copy_program, discarded_by_babeltrace, has, has_kernel_events, lossy_text,
-    report_skipped, source_dir,
+    Fixture, babeltrace_discarded_events, build_dir, copy_program, has, has_kernel_events,
+    lossy_text, report_skipped, source_dir,
 };
 
-use crate::support::record_into;
+use crate::support::run_record_into;
 
 /// Folder of the tracefs instances.
-const INSTANCES: &str = "/sys/kernel/tracing/instances";
+const INSTANCES_FOLDER: &str = "/sys/kernel/tracing/instances";
 
 /// Returns true if tracefs is mounted and its instances are readable.
 fn is_mounted() -> bool {
-    let is = Path::new(INSTANCES).is_dir();
+    let is = Path::new(INSTANCES_FOLDER).is_dir();
     if !is {
         report_skipped("tracefs is not mounted at /sys/kernel/tracing");
     }
@@ -30,7 +30,7 @@ fn is_mounted() -> bool {
 }
 
 /// Returns the lines of a trace.
-fn printed(fixture: &Fixture, trace: &str) -> Vec<u8> {
+fn print_trace(fixture: &Fixture, trace: &str) -> Vec<u8> {
     let printed = fixture.trackway(&["print", trace]).output().expect("it runs");
     assert!(printed.status.success(), "{}", lossy_text(&printed.stderr));
     assert!(
@@ -42,8 +42,8 @@ fn printed(fixture: &Fixture, trace: &str) -> Vec<u8> {
 }
 
 /// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
-fn lines(fixture: &Fixture, trace: &str) -> Vec<String> {
-    let printed = printed(fixture, trace);
+fn printed_lines(fixture: &Fixture, trace: &str) -> Vec<String> {
+    let printed = print_trace(fixture, trace);
     if has("babeltrace2") {
         let mut babeltrace = Command::new("babeltrace2");
         let theirs = babeltrace.arg(fixture.path(trace)).output().expect("it runs");
@@ -54,7 +54,7 @@ fn lines(fixture: &Fixture, trace: &str) -> Vec<String> {
 }
 
 /// Returns the numbers of the kernel's part: recorded, lost, overwritten.
-fn counts(talk: &str) -> [u64; 3] {
+fn parse_kernel_counts(talk: &str) -> [u64; 3] {
     let line = talk.lines().find_map(|line| line.strip_prefix("trackway: kernel: "));
     let line = line.unwrap_or_else(|| panic!("no summary: {talk}"));
     let mut words = line.split(' ').filter_map(|word| word.replace(',', "").parse().ok());
@@ -62,7 +62,7 @@ fn counts(talk: &str) -> [u64; 3] {
 }
 
 /// Returns the number after these words.
-fn number(line: &str, name: &str) -> u64 {
+fn number_after(line: &str, name: &str) -> u64 {
     let digits = line.split(name).nth(1).expect("a field");
     let end = digits.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(digits.len());
     digits[..end].parse().expect("a number")
@@ -70,7 +70,7 @@ fn number(line: &str, name: &str) -> u64 {
 
 /// Returns the name and fields of a line, without the parts that differ from run to run: times,
 /// CPUs, threads; and without strings.
-fn essence(line: &str) -> String {
+fn reproducible_fields(line: &str) -> String {
     let (_, line) = line.split_once(") ").expect("a time");
     let (_, line) = line.split_once(' ').expect("a host");
     let mut essence = String::new();
@@ -119,29 +119,29 @@ fn both_ways_record_the_same_events_and_fields() {
     // Not every kernel provides both of these to programs.
     let options =
         [&["--kernel", "sched_switch", "--kernel-backend", "bpf"], &CONTEXTS[..]].concat();
-    let tried = record_into(&fixture, "tried", &options, &["true"]);
+    let tried = run_record_into(&fixture, "tried", &options, &["true"]);
     let contexts = if tried.status.success() { &CONTEXTS[..] } else { &[] };
     if contexts.is_empty() {
         report_skipped(lossy_text(&tried.stderr).trim());
     }
     let run = |via: &str| {
         let options = [&["--kernel", events, "--kernel-backend", via], contexts].concat();
-        let output = record_into(&fixture, via, &options, &[program, &COUNT.to_string()]);
+        let output = run_record_into(&fixture, via, &options, &[program, &COUNT.to_string()]);
         let talk = lossy_text(&output.stderr);
         assert!(output.status.success(), "{talk}");
         // (babeltrace2 2.0.4 prints the previous string in place of an empty one, which BPF records
         // where a page of the program is not in memory.)
         let all: Vec<String> = match via {
-            "tracefs" => lines(&fixture, via),
-            _ => lossy_text(&printed(&fixture, via)).lines().map(str::to_owned).collect(),
+            "tracefs" => printed_lines(&fixture, via),
+            _ => lossy_text(&print_trace(&fixture, via)).lines().map(str::to_owned).collect(),
         };
-        assert_eq!(counts(&talk), [all.len() as u64, 0, 0], "{talk}");
+        assert_eq!(parse_kernel_counts(&talk), [all.len() as u64, 0, 0], "{talk}");
         let at = |pid: &str| all.iter().position(|line| line.contains(pid)).expect("a call");
         let between = all[at("pid = 1000000001")..at("pid = 1000000002")].to_vec();
         // A child runs at the same time as its parent: in another order each time.
         let mut sums: BTreeMap<String, usize> = BTreeMap::new();
         for line in &between {
-            *sums.entry(essence(line)).or_default() += 1;
+            *sums.entry(reproducible_fields(line)).or_default() += 1;
         }
         (between, sums)
     };
@@ -181,16 +181,17 @@ fn both_ways_declare_the_same_events() {
         // tracefs has no 32-bit system calls.
         let events = "syscalls,!compat_*,irq,signal,task";
         let options = ["--kernel", events, "--kernel-backend", via];
-        let output = record_into(&fixture, via, &options, &["true"]);
+        let output = run_record_into(&fixture, via, &options, &["true"]);
         assert!(output.status.success(), "{}", lossy_text(&output.stderr));
-        let lines = lossy_text(&printed(&fixture, via));
+        let lines = lossy_text(&print_trace(&fixture, via));
         let calls: Vec<_> = lines.lines().filter(|line| line.contains(" syscall_")).collect();
         let is_run = |line: &&&str| line.contains(" syscall_entry_execve: ");
         let at = calls.iter().position(|line| is_run(&line)).expect("it is run");
         // By tracefs the process itself requests its recording, by write(2).
         assert!(at <= usize::from(via == "tracefs"), "{calls:?}");
         assert_eq!(calls.iter().filter(is_run).count(), 1, "{calls:?}");
-        let threads: BTreeSet<_> = calls.iter().map(|line| number(line, "{ tid = ")).collect();
+        let threads: BTreeSet<_> =
+            calls.iter().map(|line| number_after(line, "{ tid = ")).collect();
         assert_eq!(threads.len(), 1, "{calls:?}");
         let metadata =
             lossy_text(&fs::read(fixture.path(via).join("kernel/metadata")).expect("metadata"));
@@ -211,7 +212,7 @@ fn both_ways_show_what_values_stand_for() {
     }
     let shown = |via: &str| {
         let options = ["--kernel", "syscalls:socket,syscalls:access", "--kernel-backend", via];
-        let output = record_into(&fixture, via, &options, &["ls", "/dev/null"]);
+        let output = run_record_into(&fixture, via, &options, &["ls", "/dev/null"]);
         assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         let printed = fixture.trackway(&["print", "--symbolic", via]).output().expect("it runs");
         lossy_text(&printed.stdout)
@@ -233,7 +234,7 @@ fn selections_beyond_tracefs_are_refused() {
     let via = ["--kernel", "syscalls:access", "--kernel-backend", "tracefs"];
     let refused = |options: &[&str]| {
         let output =
-            record_into(&fixture, "none", &[&via[..], options].concat(), &["touch", "ran"]);
+            run_record_into(&fixture, "none", &[&via[..], options].concat(), &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists(), "{options:?}");
         lossy_text(&output.stderr)
     };
@@ -247,9 +248,9 @@ fn selections_beyond_tracefs_are_refused() {
     }
     let script = "for cpu in 0 1; do taskset -c $cpu ls /dev/null; done";
     let options = [&via[..], &["--cpu", "1", "--system-wide"]].concat();
-    let output = record_into(&fixture, "cpu", &options, &["sh", "-c", script]);
+    let output = run_record_into(&fixture, "cpu", &options, &["sh", "-c", script]);
     assert!(output.status.success(), "{}", lossy_text(&output.stderr));
-    let lines = lines(&fixture, "cpu");
+    let lines = printed_lines(&fixture, "cpu");
     let entries = lines.iter().filter(|line| line.contains("syscall_entry_"));
     assert!(entries.clone().count() > 0, "{lines:?}");
     assert!(entries.clone().all(|line| line.contains("{ cpu_id = 1 }")), "{lines:?}");
@@ -267,11 +268,11 @@ fn programs_and_tracefs_are_on_one_clock() {
     let program = fixture.compile_file("kernel/calls.c", true, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let command = [program.to_str().expect("a path"), "20000"];
-    let output = record_into(&fixture, "trace", &options, &command);
+    let output = run_record_into(&fixture, "trace", &options, &command);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    assert_eq!(counts(&talk), [2 * COUNT as u64, 0, 0], "{talk}");
-    let lines = lines(&fixture, "trace");
+    assert_eq!(parse_kernel_counts(&talk), [2 * COUNT as u64, 0, 0], "{talk}");
+    let lines = printed_lines(&fixture, "trace");
     assert_eq!(lines.len(), 4 * COUNT);
     for (number, four) in lines.chunks(4).enumerate() {
         let expected = [
@@ -291,7 +292,7 @@ fn programs_and_tracefs_are_on_one_clock() {
 /// child, and, of the whole system, the others, too.
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
-    const OUTSIDE: &str = "pid = 1000777777";
+    const UNMATCHED_FILTER: &str = "pid = 1000777777";
     let fixture = Fixture::new("tracefs-scope");
     if !has_kernel_events(&fixture) {
         return;
@@ -310,17 +311,18 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
             });
-            let output = record_into(&fixture, "trace", &options.concat(), &["sh", "-c", &script]);
+            let output =
+                run_record_into(&fixture, "trace", &options.concat(), &["sh", "-c", &script]);
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             output
         });
         assert!(output.status.success(), "{}", lossy_text(&output.stderr));
-        let lines = lines(&fixture, "trace");
+        let lines = printed_lines(&fixture, "trace");
         let count = |name: &str| lines.iter().filter(|line| line.contains(name)).count();
         // Concurrent tests run the same program.
         let calls = count("pid = 100000000");
         assert!(calls == 10 || (calls > 10 && is_everything), "{lines:?}");
-        assert_eq!(count(OUTSIDE) > 0, is_everything, "{lines:?}");
+        assert_eq!(count(UNMATCHED_FILTER) > 0, is_everything, "{lines:?}");
     }
 }
 
@@ -341,11 +343,11 @@ fn only_bpf_records_what_others_do_to_a_command() {
             scope.spawn(|| {
                 wait_for("the command to run", || place.exists());
                 let pid = fs::read_to_string(&place).expect("its number");
-                send(pid.trim().parse().expect("a number"), libc::SIGTERM);
+                send_signal(pid.trim().parse().expect("a number"), libc::SIGTERM);
             });
-            record_into(&fixture, via, &options, &["sh", "-c", &script]);
+            run_record_into(&fixture, via, &options, &["sh", "-c", &script]);
         });
-        let lines = lines(&fixture, via);
+        let lines = printed_lines(&fixture, via);
         let has = |signal: &str| lines.iter().any(|line| line.contains(signal));
         assert_eq!(has(" sig = 15, "), is_there, "{via}: {lines:?}");
         assert!(has(" sig = 17, "), "{via}: {lines:?}");
@@ -360,16 +362,16 @@ fn a_cgroup_that_nobody_is_in_has_nothing_by_tracefs() {
     if !has_kernel_events(&fixture) {
         return;
     }
-    let Some(nobody) = Group::new("tracefs-nobody") else { return };
+    let Some(nobody) = TestCgroup::new("tracefs-nobody") else { return };
     let program = fixture.compile_file("kernel/calls.c", false, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs", "--cgroup"];
     let group = nobody.path();
     let options = [&options[..], &[&group]].concat();
     let output =
-        record_into(&fixture, "trace", &options, &[program.to_str().expect("a path"), "100"]);
+        run_record_into(&fixture, "trace", &options, &[program.to_str().expect("a path"), "100"]);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    assert_eq!(counts(&talk), [0, 0, 0], "{talk}");
+    assert_eq!(parse_kernel_counts(&talk), [0, 0, 0], "{talk}");
     assert!(talk.contains("apart at most: 0 threads came in meanwhile"), "{talk}");
 }
 
@@ -445,7 +447,8 @@ fn filters_by_tracefs_take_what_print_takes() {
     let events = "syscalls:getpgid,syscalls:lseek,sched_process_exit";
     let via = ["--kernel", events, "--kernel-backend", "tracefs"];
     let run = |trace: &str, options: &[&str]| {
-        let output = record_into(&fixture, trace, &[&via[..], options].concat(), &[program, "300"]);
+        let output =
+            run_record_into(&fixture, trace, &[&via[..], options].concat(), &[program, "300"]);
         let talk = lossy_text(&output.stderr);
         assert!(output.status.success(), "{talk}");
         talk
@@ -460,7 +463,7 @@ fn filters_by_tracefs_take_what_print_takes() {
         assert!(output.status.success(), "{filters:?}: {}", lossy_text(&output.stderr));
         let all = lossy_text(&output.stdout);
         let is_own = |line: &&str| line.contains("getpgid") || line.contains("lseek: ");
-        all.lines().filter(is_own).map(essence).collect()
+        all.lines().filter(is_own).map(reproducible_fields).collect()
     };
     run("all", &[]);
     for filters in [
@@ -475,7 +478,7 @@ fn filters_by_tracefs_take_what_print_takes() {
         let talk = run("some", &options);
         assert!((10..1200).contains(&expected.len()), "{filters:?}: {}", expected.len());
         assert_eq!(told("some", &[]), expected, "{filters:?}: {talk}");
-        assert_eq!(counts(&talk)[1..], [0, 0], "{talk}");
+        assert_eq!(parse_kernel_counts(&talk)[1..], [0, 0], "{talk}");
     }
     // Programs make system calls with interrupts enabled.
     let none = "*getpgid: $ctx.cpu_id > 8191 || !$ctx.interruptible";
@@ -493,7 +496,7 @@ fn filters_in_c_are_asked_by_tracefs_too() {
         TRACKWAY_FILTER(asked, frame) {\n\
         if (frame->tid <= 0 || frame->pid < 1000000000) return 0;\n\
         return trackway_count(frame, 0) % 4 == 0; }\n";
-    const UNMET: &str = "#include <trackway/filter.h>\n\
+    const UNMET_FILTER: &str = "#include <trackway/filter.h>\n\
         struct opened { trackway_string filename; };\n\
         #define TRACKWAY_NEEDS_opened \"string filename\\n\"\n\
         TRACKWAY_FILTER(opened, frame) {\n\
@@ -506,7 +509,7 @@ fn filters_in_c_are_asked_by_tracefs_too() {
         return report_skipped("clang is not installed");
     }
     let include = format!("-I{}", source_dir().join("include").display());
-    for (name, source) in [("asked", FILTER), ("unmet", UNMET)] {
+    for (name, source) in [("asked", FILTER), ("unmet", UNMET_FILTER)] {
         let file = format!("{name}.c");
         fs::write(fixture.path(&file), source).expect("a file");
         let mut clang = fixture.command("clang");
@@ -518,13 +521,19 @@ fn filters_in_c_are_asked_by_tracefs_too() {
     let command = [program.to_str().expect("a path"), "100"];
     let via = ["--kernel-backend", "tracefs", "--kernel", "syscalls:getpgid,syscalls:openat"];
     let with = |object: &str, command: &[&str]| {
-        record_into(&fixture, "trace", &[&via[..], &["--filter-object", object]].concat(), command)
+        run_record_into(
+            &fixture,
+            "trace",
+            &[&via[..], &["--filter-object", object]].concat(),
+            command,
+        )
     };
     let output = with("syscalls:sys_enter_getpgid: asked.o", &command);
     assert!(output.status.success(), "{}", lossy_text(&output.stderr));
-    let lines = lines(&fixture, "trace");
+    let lines = printed_lines(&fixture, "trace");
     let entries = lines.iter().filter(|line| line.contains("syscall_entry_getpgid: "));
-    let numbers: Vec<u64> = entries.map(|line| number(line, "{ pid = ") - 1_000_000_000).collect();
+    let numbers: Vec<u64> =
+        entries.map(|line| number_after(line, "{ pid = ") - 1_000_000_000).collect();
     assert_eq!(numbers, (0..100).step_by(4).collect::<Vec<_>>());
     let exits = lines.iter().filter(|line| line.contains("syscall_exit_getpgid: ")).count();
     assert_eq!(exits, 100, "which it is not about");
@@ -548,13 +557,13 @@ fn a_flight_recorder_keeps_the_newest_by_tracefs_too() {
     let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let options = [&options[..], &["--flight-recorder", "--buffer-size", "128K"]].concat();
     let command = [program.to_str().expect("a path"), "50000"];
-    let output = record_into(&fixture, "trace", &options, &command);
+    let output = run_record_into(&fixture, "trace", &options, &command);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    let [recorded, lost, overwritten] = counts(&talk);
+    let [recorded, lost, overwritten] = parse_kernel_counts(&talk);
     assert!(recorded > 1000 && overwritten > 1000, "{talk}");
     assert_eq!((recorded + overwritten, lost), (100_000, 0), "{talk}");
-    let lines = lines(&fixture, "trace");
+    let lines = printed_lines(&fixture, "trace");
     assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
 }
 
@@ -570,19 +579,19 @@ fn events_without_room_are_counted() {
     let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let options = [&options[..], &["--buffer-size", "16K"]].concat();
     let command = [program.to_str().expect("a path"), "100000"];
-    let output = record_into(&fixture, "trace", &options, &command);
+    let output = run_record_into(&fixture, "trace", &options, &command);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    let [recorded, lost, overwritten] = counts(&talk);
+    let [recorded, lost, overwritten] = parse_kernel_counts(&talk);
     assert!(recorded > 0 && lost > 0, "{talk}");
     assert_eq!((recorded + lost, overwritten), (200_000, 0), "{talk}");
     let in_trace =
-        lines(&fixture, "trace").iter().filter(|line| line.contains("_getpgid: ")).count();
+        printed_lines(&fixture, "trace").iter().filter(|line| line.contains("_getpgid: ")).count();
     assert_eq!(in_trace as u64, recorded);
     if has("babeltrace2") {
         let output = Command::new("babeltrace2").arg(fixture.path("trace/kernel")).output();
         let messages = lossy_text(&output.expect("it runs").stderr);
-        assert_eq!(discarded_by_babeltrace(&messages), lost, "{messages}");
+        assert_eq!(babeltrace_discarded_events(&messages), lost, "{messages}");
     }
 }
 
@@ -603,15 +612,15 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
     let calls = fixture.compile_file("kernel/calls.c", false, &[]);
     let options = ["--kernel", "syscalls:getpgid", "--kernel-backend", "tracefs"];
     let command = [program.to_str().expect("a path"), calls.to_str().expect("a path")];
-    let output = record_into(&fixture, "trace", &options, &command);
+    let output = run_record_into(&fixture, "trace", &options, &command);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
-    assert_eq!(counts(&talk), [14, 0, 0], "{talk}");
+    assert_eq!(parse_kernel_counts(&talk), [14, 0, 0], "{talk}");
 }
 
 /// Returns the instances of a recorder.
 fn instances_of(pid: u32) -> Vec<PathBuf> {
-    let entries = fs::read_dir(INSTANCES).expect("instances").flatten();
+    let entries = fs::read_dir(INSTANCES_FOLDER).expect("instances").flatten();
     let ours = format!("trackway-{pid}-");
     let is_ours = |path: &PathBuf| {
         path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&ours))
@@ -624,7 +633,7 @@ fn instances_of(pid: u32) -> Vec<PathBuf> {
 /// recording.
 #[test]
 fn nothing_stays_in_tracefs() {
-    const LOOK: &str = "ls /sys/kernel/tracing/instances >seen";
+    const LIST_INSTANCES_SCRIPT: &str = "ls /sys/kernel/tracing/instances >seen";
     let fixture = Fixture::new("tracefs-gone");
     if !has_kernel_events(&fixture) || !is_mounted() {
         return;
@@ -640,24 +649,24 @@ fn nothing_stays_in_tracefs() {
         assert!(seen.lines().any(|line| line.starts_with(&ours)), "{seen}");
         (recorder.id(), status.success())
     };
-    let (pid, is_success) = run(LOOK);
+    let (pid, is_success) = run(LIST_INSTANCES_SCRIPT);
     assert!(is_success);
     assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
 
-    let (pid, is_success) = run(&format!("{LOOK}; kill -9 $PPID"));
+    let (pid, is_success) = run(&format!("{LIST_INSTANCES_SCRIPT}; kill -9 $PPID"));
     assert!(!is_success);
     wait_for("the instance is removed", || instances_of(pid).is_empty());
 
     let kill_both = "for child in $(cat /proc/$PPID/task/*/children); do\n\
         test $(cat /proc/$child/comm) = trackway-after && kill -9 $child; done; kill -9 $PPID";
-    let (pid, is_success) = run(&format!("{LOOK}; {kill_both}"));
+    let (pid, is_success) = run(&format!("{LIST_INSTANCES_SCRIPT}; {kill_both}"));
     assert!(!is_success);
     let left = instances_of(pid);
     assert_eq!(left.len(), 1, "nobody was there to remove it");
     // The kernel has ended the recording; and another test's recorder may have removed it since.
     let is_on = || fs::read_to_string(left[0].join("tracing_on")).is_ok_and(|on| on.trim() != "0");
     wait_for("it records nothing", || !is_on());
-    run(LOOK);
+    run(LIST_INSTANCES_SCRIPT);
     assert_eq!(instances_of(pid), [] as [PathBuf; 0]);
 }
 
@@ -687,8 +696,8 @@ fn recorders_without_bpf_use_tracefs() {
     let why = "the kernel's events are recorded by tracefs, since BPF is refused (a map of bpf(2): \
                Operation not permitted";
     assert!(talk.contains(why) && talk.contains("hint: trackway doctor"), "{talk}");
-    assert_eq!(counts(&talk), [200, 0, 0], "{talk}");
-    let lines = lines(&fixture, "trace");
+    assert_eq!(parse_kernel_counts(&talk), [200, 0, 0], "{talk}");
+    let lines = printed_lines(&fixture, "trace");
     assert_eq!(lines.iter().filter(|line| line.contains("_getpgid: ")).count(), 200);
 
     let output = run(&format!("record --kernel syscalls:getpgid --kernel-backend bpf {command}"));
@@ -724,7 +733,8 @@ fn under_sudo_the_instance_goes_too() {
     // Where that user gets to.
     let program = fixture.path("calls-of-all");
     copy_program(&fixture.compile_file("kernel/calls.c", false, &[]), &program);
-    let looks = format!("ls {INSTANCES} >&2; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open");
+    let looks =
+        format!("ls {INSTANCES_FOLDER} >&2; ls /proc/$PPID/fd >/dev/null 2>&1 && echo open");
     let script = format!("id -u; {} 10; {looks}; echo $PPID", program.display());
     let mut record = fixture.trackway(&["record", "--kernel", "syscalls:getpgid"]);
     record.args(["--kernel-backend", "tracefs", "-o", "trace", "--", "sh", "-c", &script]);
@@ -735,6 +745,6 @@ fn under_sudo_the_instance_goes_too() {
     let said = lossy_text(&output.stdout);
     let (user, pid) = said.trim().split_once('\n').expect("two lines");
     assert_eq!(user, "65534");
-    assert_eq!(counts(&talk), [20, 0, 0], "{talk}");
+    assert_eq!(parse_kernel_counts(&talk), [20, 0, 0], "{talk}");
     assert_eq!(instances_of(pid.parse().expect("a number")), [] as [PathBuf; 0]);
 }

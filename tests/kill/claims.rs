@@ -6,17 +6,22 @@ use std::sync::atomic::Ordering;
 use trackway_ring::claim::Claim;
 use trackway_window::Owner;
 
-use crate::reading::Fate;
-use crate::stage::{By, Settings, Stage};
-use crate::stepping::{Fit, Players, Scenario, Time};
+use crate::reading::EventFate;
+use crate::stage::{Stage, StageSettings, StageWriterPath};
+use crate::stepping::{ClockRelation, Fit, Scenario, WriterPair};
 
 #[test]
 fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
-    let settings = Settings { overwrite: false, contexts: true, wide_ids: false, by: By::Claim };
+    let settings = StageSettings {
+        overwrite: false,
+        contexts: true,
+        wide_ids: false,
+        by: StageWriterPath::Claim,
+    };
     let Some(stage) = Stage::new(settings) else { return };
     for fit in [Fit::Spare(6), Fit::Switch] {
-        let scenario = Scenario { fit, time: Time::Near, text: Some(17), is_cold: false };
-        let mut players = Players::new(&stage);
+        let scenario = Scenario { fit, time: ClockRelation::Near, text: Some(17), is_cold: false };
+        let mut players = WriterPair::new(&stage);
         players.set(&scenario);
         // Points at which the window changed while it was claimed.
         let mut moments = Vec::new();
@@ -31,7 +36,7 @@ fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
         assert!(moments.len() > 3, "{moments:?}");
         drop(players);
         for moment in moments {
-            die_at(&stage, &scenario, moment)
+            kill_writer_at(&stage, &scenario, moment)
                 .unwrap_or_else(|wrong| panic!("{scenario:?}, killed after {moment}: {wrong}"));
         }
         stage.begin_again();
@@ -40,9 +45,9 @@ fn the_region_of_a_dead_claimer_waits_until_it_is_freed() {
 
 /// Kills a writer after `moment` instructions, and lets another one go on before and after the
 /// region is freed.
-fn die_at(stage: &Stage, scenario: &Scenario, moment: usize) -> Result<(), String> {
+fn kill_writer_at(stage: &Stage, scenario: &Scenario, moment: usize) -> Result<(), String> {
     stage.begin_again();
-    let mut players = Players::new(stage);
+    let mut players = WriterPair::new(stage);
     players.set(scenario);
     let region = stage.region(stage.live());
     for _ in 0..moment {
@@ -69,5 +74,5 @@ fn die_at(stage: &Stage, scenario: &Scenario, moment: usize) -> Result<(), Strin
     if region.expected() == word {
         return Err("a freed region is not used".into());
     }
-    if fate == Fate::Discarded { Err("it was discarded".into()) } else { Ok(()) }
+    if fate == EventFate::Discarded { Err("it was discarded".into()) } else { Ok(()) }
 }

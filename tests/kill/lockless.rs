@@ -20,36 +20,36 @@ use trackway_ring::lockless::{
 use trackway_ring::{Damage, Geometry, write_header};
 use trackway_testkit::Records;
 
-use crate::stage::{By, Settings, Stage};
-use crate::stepping::{self, Players, Scenario, Time};
-use crate::tracee::{Tracee, forbidden};
+use crate::stage::{Stage, StageSettings, StageWriterPath};
+use crate::stepping::{self, ClockRelation, Scenario, WriterPair};
+use crate::tracee::{Tracee, ptrace_obstacle};
 
-const PAGE: usize = 1 << PAGE_SHIFT;
+const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 const SUB_BUFFERS: usize = 2;
 /// Counters, then memory for all sub-buffers and one more.
-const BYTES: usize = PAGE * (2 + SUB_BUFFERS);
+const MEMORY_BYTES: usize = PAGE_BYTES * (2 + SUB_BUFFERS);
 /// Offsets in the first page.
-const SUB_BUFFERS_AT: usize = 512;
-const PLACES_AT: usize = 1024;
-const CLOCK_AT: usize = 2048;
+const SUB_BUFFERS_OFFSET: usize = 512;
+const PLACES_OFFSET: usize = 1024;
+const CLOCK_OFFSET: usize = 2048;
 /// Words of a record that other producers emit; and the number of records, for more than the buffer
 /// has room.
-const WORDS: u32 = 5;
-const LATER_EVENTS: u64 = 300;
+const OTHER_EVENT_WORDS: u32 = 5;
+const LATER_EVENTS_COUNT: u64 = 300;
 /// The event that is stepped through.
-const EVENT: u64 = 500;
-const EVENT_WORDS: u32 = 11;
+const STEPPED_EVENT: u64 = 500;
+const STEPPED_EVENT_WORDS: u32 = 11;
 /// First number of others' events.
-const LATER: u64 = 1000;
+const LATER_EVENTS_FIRST: u64 = 1000;
 /// Events of others that come in between.
-const FEW: u64 = 3;
+const EVENTS_IN_BETWEEN: u64 = 3;
 /// More steps than an event takes in an unoptimised library.
 const STEPS_MAX: usize = 200_000;
 
 /// Memory that a buffer lies in, shared with children.
-struct Memory(*mut u8);
+struct SharedMemory(*mut u8);
 
-impl Store for Memory {
+impl Store for SharedMemory {
     unsafe fn store(&self, at: u64, source: &[u8]) {
         // SAFETY: the caller reserved the bytes, which lie in a place of this memory.
         unsafe {
@@ -59,26 +59,27 @@ impl Store for Memory {
     }
 }
 
-impl trackway_ring::Memory for Memory {
+impl trackway_ring::Memory for SharedMemory {
     fn load(&self, at: u64, into: &mut [u8]) -> Result<(), Damage> {
         into.copy_from_slice(self.at::<u8>(at as usize, into.len()));
         Ok(())
     }
 }
 
-impl Drop for Memory {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         // SAFETY: it was mapped in `new`, and nothing refers to it any more.
-        unsafe { libc::munmap(self.0.cast(), BYTES) };
+        unsafe { libc::munmap(self.0.cast(), MEMORY_BYTES) };
     }
 }
 
-impl Memory {
+impl SharedMemory {
     fn new() -> Self {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
         // SAFETY: a new mapping.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, -1, 0) };
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), MEMORY_BYTES, protection, flags, -1, 0) };
         assert_ne!(base, libc::MAP_FAILED);
         Self(base.cast())
     }
@@ -86,7 +87,7 @@ impl Memory {
     /// Resets the buffer to its empty state.
     fn reset(&self, mode: Mode) {
         // SAFETY: the memory is ours, and no producer is alive.
-        unsafe { std::ptr::write_bytes(self.0, 0, BYTES) };
+        unsafe { std::ptr::write_bytes(self.0, 0, MEMORY_BYTES) };
         let buffer = self.buffer(mode);
         for (page, place) in (1..).zip(buffer.places) {
             place.store(page, Ordering::Relaxed);
@@ -96,20 +97,20 @@ impl Memory {
     }
 
     fn at<T>(&self, at: usize, count: usize) -> &[T] {
-        assert!(at + count * size_of::<T>() <= BYTES);
+        assert!(at + count * size_of::<T>() <= MEMORY_BYTES);
         // SAFETY: in bounds, aligned, and of atomics, for which any bytes are good.
         unsafe { std::slice::from_raw_parts(self.0.add(at).cast(), count) }
     }
 
     fn clock(&self) -> &AtomicU64 {
-        &self.at(CLOCK_AT, 1)[0]
+        &self.at(CLOCK_OFFSET, 1)[0]
     }
 
     fn buffer(&self, mode: Mode) -> Buffer<'_> {
         Buffer {
             counters: &self.at::<Counters>(0, 1)[0],
-            sub_buffers: self.at::<SubBuffer>(SUB_BUFFERS_AT, SUB_BUFFERS),
-            places: self.at::<AtomicU32>(PLACES_AT, SUB_BUFFERS + 1),
+            sub_buffers: self.at::<SubBuffer>(SUB_BUFFERS_OFFSET, SUB_BUFFERS),
+            places: self.at::<AtomicU32>(PLACES_OFFSET, SUB_BUFFERS + 1),
             geometry: Geometry::new(PAGE_SHIFT, SUB_BUFFERS.ilog2()).expect("sizes"),
             mode,
         }
@@ -141,13 +142,13 @@ impl Memory {
 
     fn bytes(&self) -> Vec<u8> {
         // SAFETY: the memory is ours, and producers stand still.
-        unsafe { std::slice::from_raw_parts(self.0, BYTES).to_vec() }
+        unsafe { std::slice::from_raw_parts(self.0, MEMORY_BYTES).to_vec() }
     }
 
     fn set(&self, bytes: &[u8]) {
-        assert_eq!(bytes.len(), BYTES);
+        assert_eq!(bytes.len(), MEMORY_BYTES);
         // SAFETY: as in `bytes`.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, BYTES) };
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.0, MEMORY_BYTES) };
     }
 
     /// Reads the complete records; returns the events' numbers.
@@ -163,7 +164,7 @@ impl Memory {
             }
         };
         while let Some((got, in_it)) = next() {
-            let bytes = self.at::<u8>(got.at as usize, PAGE);
+            let bytes = self.at::<u8>(got.at as usize, PAGE_BYTES);
             let field =
                 |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("a word"));
             let content = field(header::CONTENT).wrapping_sub(field(header::POSITION)) as usize;
@@ -196,7 +197,7 @@ impl Memory {
 
 /// State in which a suspended writer leaves the buffer, by its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum Leftover {
     /// Nothing.
     Nothing,
     /// A slot that is not committed.
@@ -205,26 +206,26 @@ enum Left {
     Undelivered,
 }
 
-fn left(buffer: &Buffer<'_>) -> Left {
+fn find_leftover(buffer: &Buffer<'_>) -> Leftover {
     let holes: Vec<_> = buffer.holes().collect();
     match holes.iter().map(|hole| hole.bytes).min() {
-        Some(0) => Left::Undelivered,
-        Some(_) => Left::Hole,
-        None => Left::Nothing,
+        Some(0) => Leftover::Undelivered,
+        Some(_) => Leftover::Hole,
+        None => Leftover::Nothing,
     }
 }
 
 /// Kills the writer and lets others go on until the buffer has wrapped. All records that are read
 /// must be complete, and all events must be read, lost or in a sub-buffer with a hole.
-fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
+fn check_others_after_kill(copy: &SharedMemory, mode: Mode, before: u64) -> Result<(), String> {
     let buffer = copy.buffer(mode);
-    let found = left(&buffer);
-    for number in 0..LATER_EVENTS {
-        let _ = copy.emit(mode, WORDS, LATER + number);
+    let found = find_leftover(&buffer);
+    for number in 0..LATER_EVENTS_COUNT {
+        let _ = copy.emit(mode, OTHER_EVENT_WORDS, LATER_EVENTS_FIRST + number);
     }
     copy.force_switch(mode);
     let read = copy.drain(mode, &mut { SUB_BUFFERS as u32 })?;
-    if !read.windows(2).all(|pair| pair[0] < pair[1] || pair[0] == EVENT) {
+    if !read.windows(2).all(|pair| pair[0] < pair[1] || pair[0] == STEPPED_EVENT) {
         return Err(format!("out of order: {read:?}"));
     }
     let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -233,17 +234,17 @@ fn others_go_on(copy: &Memory, mode: Mode, before: u64) -> Result<(), String> {
     let records = buffer.records();
     // Later events all lie after a hole and cannot be read.
     let is_right = match found {
-        Left::Hole => read.iter().all(|number| *number < LATER),
-        Left::Nothing | Left::Undelivered => read.len() as u64 + in_holes == records,
+        Leftover::Hole => read.iter().all(|number| *number < LATER_EVENTS_FIRST),
+        Leftover::Nothing | Leftover::Undelivered => read.len() as u64 + in_holes == records,
     };
     if mode == Mode::Discard && !is_right {
         return Err(format!("{} read, {in_holes} in holes of {records}, {found:?}", read.len()));
     }
-    if found == Left::Nothing && left(&buffer) != Left::Nothing {
+    if found == Leftover::Nothing && find_leftover(&buffer) != Leftover::Nothing {
         return Err("others left something, and they are alive".into());
     }
     // With the event, or without it.
-    let (all, emitted) = (records + lost, before + LATER_EVENTS);
+    let (all, emitted) = (records + lost, before + LATER_EVENTS_COUNT);
     if (emitted..=emitted + 1).contains(&all) {
         return Ok(());
     }
@@ -262,19 +263,20 @@ enum Fit {
 }
 
 /// Emits events until the open sub-buffer has this fit for the event; returns their number.
-fn go_to(memory: &Memory, mode: Mode, fit: Fit) -> u64 {
+fn fill_to_fit(memory: &SharedMemory, mode: Mode, fit: Fit) -> u64 {
     let buffer = memory.buffer(mode);
     let within = || {
-        PAGE - buffer.geometry.within(buffer.counters.write_count.load(Ordering::Relaxed)) as usize
+        PAGE_BYTES
+            - buffer.geometry.within(buffer.counters.write_count.load(Ordering::Relaxed)) as usize
     };
     let mut emitted = 0;
     let mut emit = |words| {
         memory.emit(mode, words, emitted).expect("there is room");
         emitted += 1;
     };
-    emit(WORDS);
+    emit(OTHER_EVENT_WORDS);
     let record = |words: usize| 4 + 8 * words;
-    let event = record(EVENT_WORDS as usize);
+    let event = record(STEPPED_EVENT_WORDS as usize);
     let wanted = match fit {
         Fit::Spare => return emitted,
         Fit::Exact => event,
@@ -284,7 +286,7 @@ fn go_to(memory: &Memory, mode: Mode, fit: Fit) -> u64 {
         let missing = within() - wanted;
         let words = (1..=29).rev().find(|words| {
             let rest = missing.wrapping_sub(record(*words));
-            rest == 0 || (rest >= record(1) && rest <= PAGE)
+            rest == 0 || (rest >= record(1) && rest <= PAGE_BYTES)
         });
         emit(words.expect("a size") as u32);
     }
@@ -293,14 +295,14 @@ fn go_to(memory: &Memory, mode: Mode, fit: Fit) -> u64 {
 }
 
 /// Forks a child that is about to emit the event.
-fn child(memory: &Memory, mode: Mode) -> Tracee {
+fn fork_writer(memory: &SharedMemory, mode: Mode) -> Tracee {
     // SAFETY: no preconditions.
     let cpu = unsafe { libc::sched_getcpu() };
     // SAFETY: the child allocates nothing and takes no lock.
     let child = unsafe {
         Tracee::fork(usize::try_from(cpu).unwrap_or(0), || {
             std::arch::asm!("int3");
-            let _ = memory.emit(mode, EVENT_WORDS, EVENT);
+            let _ = memory.emit(mode, STEPPED_EVENT_WORDS, STEPPED_EVENT);
             std::arch::asm!("int3");
         })
     };
@@ -310,23 +312,23 @@ fn child(memory: &Memory, mode: Mode) -> Tracee {
 }
 
 /// Steps through one event; returns how many points led to each [`Left`].
-fn step_through(mode: Mode, fit: Fit) -> [usize; 3] {
-    let (memory, copy) = (Memory::new(), Memory::new());
+fn step_through_event(mode: Mode, fit: Fit) -> [usize; 3] {
+    let (memory, copy) = (SharedMemory::new(), SharedMemory::new());
     memory.reset(mode);
-    let before = go_to(&memory, mode, fit);
-    let mut child = child(&memory, mode);
+    let before = fill_to_fit(&memory, mode, fit);
+    let mut child = fork_writer(&memory, mode);
     let mut points = [0; 3];
     let mut last = Vec::new();
     for number in 0..STEPS_MAX {
         let bytes = memory.bytes();
         copy.set(&bytes);
-        points[left(&copy.buffer(mode)) as usize] += 1;
+        points[find_leftover(&copy.buffer(mode)) as usize] += 1;
         let is_at_its_end = number > 0 && child.is_at_breakpoint();
         if bytes != last {
             let fail = |wrong| -> ! { panic!("{mode:?}, {fit:?}, after {number}: {wrong}") };
-            others_go_on(&copy, mode, before).unwrap_or_else(|wrong| fail(wrong));
+            check_others_after_kill(&copy, mode, before).unwrap_or_else(|wrong| fail(wrong));
             let checkpoint = child.checkpoint();
-            let came = come_in_between(&memory, mode, before, &mut child, is_at_its_end);
+            let came = emit_in_between(&memory, mode, before, &mut child, is_at_its_end);
             came.unwrap_or_else(|wrong| fail(wrong));
             child.restore(&checkpoint);
             memory.set(&bytes);
@@ -342,25 +344,29 @@ fn step_through(mode: Mode, fit: Fit) -> [usize; 3] {
 
 /// Lets other producers emit in between, then the writer go on, if it is not at its end: everything
 /// must be read.
-fn come_in_between(
-    memory: &Memory,
+fn emit_in_between(
+    memory: &SharedMemory,
     mode: Mode,
     before: u64,
     child: &mut Tracee,
     is_at_its_end: bool,
 ) -> Result<(), String> {
-    for number in 0..FEW {
-        memory.emit(mode, WORDS, LATER + number).map_err(|lost| format!("{lost:?}"))?;
+    for number in 0..EVENTS_IN_BETWEEN {
+        memory
+            .emit(mode, OTHER_EVENT_WORDS, LATER_EVENTS_FIRST + number)
+            .map_err(|lost| format!("{lost:?}"))?;
     }
     if !is_at_its_end {
         child.run(0)?;
     }
     memory.force_switch(mode);
-    let left = left(&memory.buffer(mode));
+    let left = find_leftover(&memory.buffer(mode));
     let mut read = memory.drain(mode, &mut { SUB_BUFFERS as u32 })?;
     read.sort_unstable();
-    let expected = (0..before).chain([EVENT]).chain(LATER..LATER + FEW);
-    if left == Left::Nothing && read.iter().copied().eq(expected) {
+    let expected = (0..before)
+        .chain([STEPPED_EVENT])
+        .chain(LATER_EVENTS_FIRST..LATER_EVENTS_FIRST + EVENTS_IN_BETWEEN);
+    if left == Leftover::Nothing && read.iter().copied().eq(expected) {
         return Ok(());
     }
     Err(format!("others came in between, then: {left:?}, {read:?}"))
@@ -368,12 +374,12 @@ fn come_in_between(
 
 #[test]
 fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
-    if let Some(reason) = forbidden() {
+    if let Some(reason) = ptrace_obstacle() {
         return trackway_tests::report_skipped(&reason);
     }
     for mode in [Mode::Discard, Mode::FlightRecorder] {
         for fit in [Fit::Spare, Fit::Exact, Fit::Switch] {
-            let points = step_through(mode, fit);
+            let points = step_through_event(mode, fit);
             println!("{mode:?}, {fit:?}: {points:?}");
             let [nothing, hole, undelivered] = points;
             assert!(nothing > 50 && hole > 50, "{points:?}");
@@ -387,12 +393,16 @@ fn the_paper_s_hole_is_found_and_counted_and_nothing_else_is_torn() {
 /// Steps through the same in the library, with a real recorder, which counts the losses of a hole.
 #[test]
 fn a_recorder_counts_the_hole_of_a_dead_writer() {
-    let settings =
-        Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Lockless };
+    let settings = StageSettings {
+        overwrite: false,
+        contexts: false,
+        wide_ids: false,
+        by: StageWriterPath::Lockless,
+    };
     let Some(stage) = Stage::new(settings) else { return };
-    let mut players = Players::new(&stage);
+    let mut players = WriterPair::new(&stage);
     for fit in [stepping::Fit::Spare(4), stepping::Fit::Exact, stepping::Fit::Switch] {
-        let scenario = Scenario { fit, time: Time::Near, text: Some(30), is_cold: false };
+        let scenario = Scenario { fit, time: ClockRelation::Near, text: Some(30), is_cold: false };
         players.set(&scenario);
         let (mut emitted, mut seen) = (None, [0; 3]);
         let walked = players.walk(|players, point, is_new| {
@@ -400,7 +410,7 @@ fn a_recorder_counts_the_hole_of_a_dead_writer() {
                 return Ok(());
             }
             let buffer = stage.lockless(stage.live()).ok_or("no buffer")?;
-            let left = left(&buffer);
+            let left = find_leftover(&buffer);
             seen[left as usize] += 1;
             let (lines, lost) = players.stage.recover()?;
             let all = lines.len() as u64 + lost;
@@ -412,8 +422,11 @@ fn a_recorder_counts_the_hole_of_a_dead_writer() {
         });
         let steps = walked.unwrap_or_else(|wrong| panic!("{scenario:?}: {wrong}"));
         println!("{fit:?}: {seen:?} states, {steps:?}");
-        assert!(steps.instructions > 50 && seen[Left::Hole as usize] > 3, "{steps:?}, {seen:?}");
+        assert!(
+            steps.instructions > 50 && seen[Leftover::Hole as usize] > 3,
+            "{steps:?}, {seen:?}"
+        );
         let is_last = !matches!(fit, stepping::Fit::Spare(_));
-        assert_eq!(seen[Left::Undelivered as usize] > 2, is_last, "{seen:?}");
+        assert_eq!(seen[Leftover::Undelivered as usize] > 2, is_last, "{seen:?}");
     }
 }

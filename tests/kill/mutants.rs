@@ -3,23 +3,27 @@
 
 use std::sync::atomic::Ordering;
 
-use crate::reading::Fate;
-use crate::stage::{By, Settings, Stage};
-use crate::stepping::{Fit, Players, Point, Scenario, Steps, Time};
+use crate::reading::EventFate;
+use crate::stage::{Stage, StageSettings, StageWriterPath};
+use crate::stepping::{ClockRelation, Fit, Scenario, StepCounts, StepPoint, WriterPair};
 
-const PLAIN: Settings =
-    Settings { overwrite: false, contexts: false, wide_ids: false, by: By::Sequence };
-const EVENT: Scenario =
-    Scenario { fit: Fit::Spare(2), time: Time::Near, text: Some(40), is_cold: false };
+const PLAIN_SETTINGS: StageSettings = StageSettings {
+    overwrite: false,
+    contexts: false,
+    wide_ids: false,
+    by: StageWriterPath::Sequence,
+};
+const EVENT_SCENARIO: Scenario =
+    Scenario { fit: Fit::Spare(2), time: ClockRelation::Near, text: Some(40), is_cold: false };
 
 /// Steps through an event; the points at which `wrong` finds something, as a list of booleans, of
 /// those that `of` chooses.
-fn findings(
-    players: &mut Players,
-    mut of: impl FnMut(&Players, &Point) -> bool,
-    mut wrong: impl FnMut(&mut Players, &Point) -> Result<(), String>,
-) -> (Vec<bool>, Steps) {
-    players.set(&EVENT);
+fn find_faults_by_point(
+    players: &mut WriterPair,
+    mut of: impl FnMut(&WriterPair, &StepPoint) -> bool,
+    mut wrong: impl FnMut(&mut WriterPair, &StepPoint) -> Result<(), String>,
+) -> (Vec<bool>, StepCounts) {
+    players.set(&EVENT_SCENARIO);
     let mut found = Vec::new();
     let steps = players.walk(|players, point, _| {
         if of(players, point) {
@@ -32,9 +36,9 @@ fn findings(
 
 #[test]
 fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
-    let Some(stage) = Stage::new(PLAIN) else { return };
-    let mut players = Players::new(&stage);
-    players.set(&EVENT);
+    let Some(stage) = Stage::new(PLAIN_SETTINGS) else { return };
+    let mut players = WriterPair::new(&stage);
+    players.set(&EVENT_SCENARIO);
     let mut points = Vec::new();
     let walked = players.walk(|players, point, _| {
         let word = players.stage.region(players.stage.live()).expected();
@@ -49,10 +53,10 @@ fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
         players.check_window(fork)
     };
     let live: Vec<_> = points.iter().filter(|point| point.1).collect();
-    assert!(live.iter().all(|point| point.2 == Fate::Absent));
+    assert!(live.iter().all(|point| point.2 == EventFate::Absent));
     // Before its last instruction everything but the word is in place: a store there is not early.
     let (last, others) = live.split_last().expect("points in a sequence");
-    assert!(matches!(early(&last.0), Ok(Fate::Recorded)));
+    assert!(matches!(early(&last.0), Ok(EventFate::Recorded)));
     for (number, point) in others.iter().enumerate() {
         let seen = early(&point.0);
         assert!(seen.is_err(), "a word stored at point {number} of the sequence: {seen:?}");
@@ -61,30 +65,35 @@ fn a_commit_word_that_is_stored_before_the_rest_is_seen() {
 
 #[test]
 fn a_sequence_that_is_not_aborted_is_seen() {
-    let Some(stage) = Stage::new(PLAIN) else { return };
-    let mut players = Players::new(&stage);
-    let is_live = |_: &Players, point: &Point| point.live.is_some();
-    let (found, _) =
-        findings(&mut players, is_live, |players, point| players.preempted(point, false));
+    let Some(stage) = Stage::new(PLAIN_SETTINGS) else { return };
+    let mut players = WriterPair::new(&stage);
+    let is_live = |_: &WriterPair, point: &StepPoint| point.live.is_some();
+    let (found, _) = find_faults_by_point(&mut players, is_live, |players, point| {
+        players.preempted(point, false)
+    });
     // Until the commit word is compared, the comparison detects events that came in between. After
     // it, only the abort protects the writer.
     let safe = found.iter().take_while(|is_found| !**is_found).count();
     assert!(safe < 10, "{found:?}");
     assert!(found.len() - safe > 10 && found[safe..].iter().all(|is_found| *is_found), "{found:?}");
-    let (found, _) =
-        findings(&mut players, is_live, |players, point| players.preempted(point, true));
+    let (found, _) = find_faults_by_point(&mut players, is_live, |players, point| {
+        players.preempted(point, true)
+    });
     assert!(!found.contains(&true), "{found:?}");
 }
 
 #[test]
 fn a_region_that_is_taken_from_a_living_owner_is_seen() {
-    let Some(stage) = Stage::new(Settings { by: By::Claim, ..PLAIN }) else { return };
-    let mut players = Players::new(&stage);
-    let is_owned = |players: &Players, point: &Point| {
-        let region = players.stage.region(players.stage.live());
-        point.fate == Fate::Absent && region.control.owner.load(Ordering::Relaxed) != 0
+    let Some(stage) = Stage::new(StageSettings { by: StageWriterPath::Claim, ..PLAIN_SETTINGS })
+    else {
+        return;
     };
-    let (found, steps) = findings(&mut players, is_owned, |players, point| {
+    let mut players = WriterPair::new(&stage);
+    let is_owned = |players: &WriterPair, point: &StepPoint| {
+        let region = players.stage.region(players.stage.live());
+        point.fate == EventFate::Absent && region.control.owner.load(Ordering::Relaxed) != 0
+    };
+    let (found, steps) = find_faults_by_point(&mut players, is_owned, |players, point| {
         let region = players.stage.region(players.stage.live());
         region.control.owner.store(0, Ordering::Relaxed);
         players.preempted(point, true)

@@ -8,11 +8,11 @@ use trackway_testkit::Records;
 use trackway_window::{MappedMemory, SessionLayout, Window, WriterPath};
 
 /// Bytes of a text's length, which precedes the text.
-pub(crate) const LENGTH_BYTES: usize = 4;
+pub(crate) const TEXT_LENGTH_BYTES: usize = 4;
 
 /// The events of writer.c.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum EventKind {
     /// Emitted before the event that is stepped through.
     Earlier,
     /// The event that is stepped through.
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
     Empty,
 }
 
-impl Kind {
+impl EventKind {
     /// All of them, in the order of their numbers as orders.
     pub(crate) const ALL: [Self; 5] =
         [Self::Earlier, Self::Probe, Self::Other, Self::Inner, Self::Empty];
@@ -51,13 +51,13 @@ pub(crate) struct EventId {
 }
 
 /// Ids of all events, by [`Kind`].
-pub(crate) type Ids = [EventId; Kind::ALL.len()];
+pub(crate) type EventIds = [EventId; EventKind::ALL.len()];
 
 /// A record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct FoundRecord {
     /// Kind of the event.
-    pub(crate) kind: Kind,
+    pub(crate) kind: EventKind,
     /// Contexts, as they stand in the record.
     pub(crate) contexts: Vec<u8>,
     /// The payload's text.
@@ -76,7 +76,7 @@ pub(crate) struct RegionState {
     /// Records before the first one below.
     pub(crate) overwritten: u64,
     /// Records that can be read.
-    pub(crate) records: Vec<Found>,
+    pub(crate) records: Vec<FoundRecord>,
     /// Records, overwritten ones included.
     pub(crate) events: u64,
     /// Records that did not fit.
@@ -87,20 +87,24 @@ pub(crate) struct RegionState {
 
 /// Contents of a window.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct State {
+pub(crate) struct WindowState {
     /// Its regions that were ever written or claimed.
     pub(crate) regions: Vec<RegionState>,
     /// Records that did not fit, by [`Kind`].
-    pub(crate) discarded: [u64; Kind::ALL.len()],
+    pub(crate) discarded: [u64; EventKind::ALL.len()],
 }
 
-impl State {
+impl WindowState {
     /// Reads the contents of session `layout` in `window`.
     ///
     /// # Errors
     /// Returns the fault as an error: an incomplete record, a wrong count, a time that goes
     /// backward.
-    pub(crate) fn read(window: &Window, layout: &SessionLayout, ids: &Ids) -> Result<Self, String> {
+    pub(crate) fn read(
+        window: &Window,
+        layout: &SessionLayout,
+        ids: &EventIds,
+    ) -> Result<Self, String> {
         let mut regions = Vec::new();
         for cpu in 0..layout.cpus {
             for way in WriterPath::ALL {
@@ -125,7 +129,7 @@ fn read_region(
     window: &Window,
     layout: &SessionLayout,
     region: &Region<'_>,
-    ids: &Ids,
+    ids: &EventIds,
 ) -> Result<RegionState, String> {
     let snapshot = region.snapshot().map_err(|damage| damage.to_string())?;
     let (Some(last_ts), Some(events)) = (snapshot.last_ts, snapshot.events) else {
@@ -156,7 +160,7 @@ fn read_pieces(
     layout: &SessionLayout,
     region: &Region<'_>,
     snapshot: &Snapshot,
-    ids: &Ids,
+    ids: &EventIds,
     state: &mut RegionState,
 ) -> Result<(), String> {
     let memory = MappedMemory(*window);
@@ -194,17 +198,17 @@ fn read_records(
     bytes: &[u8],
     begin_ts: u64,
     contexts: u32,
-    ids: &Ids,
+    ids: &EventIds,
     state: &mut RegionState,
 ) -> Result<u64, String> {
     let context_bytes = context_bytes(contexts);
-    let kind_of = |id: u32| Kind::ALL.into_iter().find(|kind| ids[*kind as usize].id == id);
+    let kind_of = |id: u32| EventKind::ALL.into_iter().find(|kind| ids[*kind as usize].id == id);
     let body_bytes = |id: u32, behind: &[u8]| match kind_of(id)? {
-        Kind::Empty => Some(context_bytes),
+        EventKind::Empty => Some(context_bytes),
         _ => {
-            let length = behind.get(context_bytes..context_bytes + LENGTH_BYTES)?;
+            let length = behind.get(context_bytes..context_bytes + TEXT_LENGTH_BYTES)?;
             let length = u32::from_le_bytes(length.try_into().ok()?);
-            Some(context_bytes + LENGTH_BYTES + usize::try_from(length).ok()?)
+            Some(context_bytes + TEXT_LENGTH_BYTES + usize::try_from(length).ok()?)
         }
     };
     let mut last_ts = begin_ts;
@@ -215,10 +219,10 @@ fn read_records(
         }
         last_ts = record.header.timestamp_ns;
         let (contexts, payload) = record.body.split_at(context_bytes);
-        state.records.push(Found {
+        state.records.push(FoundRecord {
             kind: kind_of(record.header.id).ok_or("no such event")?,
             contexts: contexts.to_owned(),
-            text: payload.get(LENGTH_BYTES..).unwrap_or(payload).to_owned(),
+            text: payload.get(TEXT_LENGTH_BYTES..).unwrap_or(payload).to_owned(),
         });
     }
     if records.is_whole() { Ok(last_ts) } else { Err("a record is not whole".into()) }
@@ -232,21 +236,21 @@ pub(crate) fn context_bytes(contexts: u32) -> usize {
 
 /// Events that may have been emitted since a state was read.
 #[derive(Debug, Clone)]
-pub(crate) struct Expected {
+pub(crate) struct ExpectedEvents {
     /// The event that is stepped through.
-    pub(crate) probe: Found,
+    pub(crate) probe: FoundRecord,
     /// True if the probe was emitted exactly once; false if perhaps not.
     pub(crate) probe_is_certain: bool,
     /// True if the probe comes before all other events of its region, false if after them; `None`
     /// if the order is unknown.
     pub(crate) probe_is_first: Option<bool>,
     /// The others, in their order for each process.
-    pub(crate) other_events: Vec<Found>,
+    pub(crate) other_events: Vec<FoundRecord>,
 }
 
 /// Outcome of the event that is stepped through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fate {
+pub(crate) enum EventFate {
     /// It cannot be seen.
     Absent,
     /// It is there.
@@ -259,11 +263,17 @@ pub(crate) enum Fate {
 ///
 /// # Errors
 /// What is missing, twice, torn, out of order or not counted.
-pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Result<Fate, String> {
+pub(crate) fn compare_states(
+    before: &WindowState,
+    now: &WindowState,
+    expected: &ExpectedEvents,
+) -> Result<EventFate, String> {
     let mut events = Vec::new();
     for (was, is) in before.regions.iter().zip(&now.regions) {
-        let new = added(was, is).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
-        check_order(new, expected).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
+        let new =
+            added_records(was, is).map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
+        check_probe_order(new, expected)
+            .map_err(|wrong| format!("region {:?}: {wrong}", is.place))?;
         events.extend(new.iter().cloned());
     }
     let discarded: Vec<u64> =
@@ -279,20 +289,25 @@ pub(crate) fn compare(before: &State, now: &State, expected: &Expected) -> Resul
     if !(least..=expected.other_events.len() as u64 + 1).contains(&total) {
         return Err(format!("{total} recorded or discarded, of {expected:?}: {events:?}"));
     }
-    for kind in [Kind::Other, Kind::Inner] {
-        check_kind(kind, &events, discarded[kind as usize], expected)?;
+    for kind in [EventKind::Other, EventKind::Inner] {
+        check_event_kind(kind, &events, discarded[kind as usize], expected)?;
     }
     let probes: Vec<_> = events.iter().filter(|found| found.kind.is_probe()).collect();
     match probes[..] {
-        [] if by_region > 0 && total > expected.other_events.len() as u64 => Ok(Fate::Discarded),
-        [] if open > 0 => Ok(Fate::Absent),
-        [probe] if *probe == expected.probe => Ok(Fate::Recorded),
+        [] if by_region > 0 && total > expected.other_events.len() as u64 => {
+            Ok(EventFate::Discarded)
+        }
+        [] if open > 0 => Ok(EventFate::Absent),
+        [probe] if *probe == expected.probe => Ok(EventFate::Recorded),
         _ => Err(format!("{:?} expected, found {probes:?}", expected.probe)),
     }
 }
 
 /// Records of a region that were added to those which are still there.
-fn added<'now>(was: &RegionState, is: &'now RegionState) -> Result<&'now [Found], String> {
+fn added_records<'now>(
+    was: &RegionState,
+    is: &'now RegionState,
+) -> Result<&'now [FoundRecord], String> {
     let overwritten = is.overwritten.checked_sub(was.overwritten).ok_or("overwritten came back")?;
     let kept = usize::try_from(overwritten).ok().and_then(|gone| was.records.get(gone..));
     let kept = kept.ok_or("more was overwritten than was there")?;
@@ -304,7 +319,7 @@ fn added<'now>(was: &RegionState, is: &'now RegionState) -> Result<&'now [Found]
 
 /// Checks the place of the probe among the events of its region, which the other writer's commits
 /// determine.
-fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
+fn check_probe_order(new: &[FoundRecord], expected: &ExpectedEvents) -> Result<(), String> {
     let Some(at) = new.iter().position(|found| found.kind.is_probe()) else { return Ok(()) };
     let right = match expected.probe_is_first {
         Some(true) => at == 0,
@@ -315,11 +330,11 @@ fn check_order(new: &[Found], expected: &Expected) -> Result<(), String> {
 }
 
 /// Checks that all events of a kind are present or counted, each once and undamaged.
-fn check_kind(
-    kind: Kind,
-    events: &[Found],
+fn check_event_kind(
+    kind: EventKind,
+    events: &[FoundRecord],
     discarded: u64,
-    expected: &Expected,
+    expected: &ExpectedEvents,
 ) -> Result<(), String> {
     let mut missing: Vec<_> =
         expected.other_events.iter().filter(|found| found.kind == kind).collect();

@@ -18,27 +18,27 @@ use trackway_abi::session::{flag, state};
 use trackway_abi::window::DATA_OFFSET;
 use trackway_ring::lockless::Buffer;
 use trackway_tests::Fixture;
-use trackway_tests::steps::{Running, send, wait_for};
+use trackway_tests::steps::{RunningProgram, send_signal, wait_for};
 use trackway_window::{NAME_BYTES, SessionLayout, Window, WriterPath, window_name};
 
-use crate::reading::{EventId, Found, Ids, Kind, State};
+use crate::reading::{EventId, EventIds, EventKind, FoundRecord, WindowState};
 use crate::tracee::Tracee;
 
 /// Bytes of the pattern that texts are parts of; as in writer.c.
 const PATTERN_BYTES: usize = 8192;
 /// Numbers that writer.c's signal handler emits.
-const INNER: std::ops::Range<usize> = 77..83;
+const SIGNAL_HANDLER_NUMBERS: std::ops::Range<usize> = 77..83;
 /// By how much the session's clock is slowed down, as a power of two.
-const SLOWER_SHIFT: u32 = 12;
+const CLOCK_SLOWDOWN_SHIFT: u32 = 12;
 /// First id where ids are to be wide: of those that need 16 bits.
-const WIDE_ID: u32 = 40;
-const PAGE: usize = 1 << PAGE_SHIFT;
+const WIDE_ID_FIRST: u32 = 40;
+const PAGE_BYTES: usize = 1 << PAGE_SHIFT;
 /// Number of CPUs whose regions a writer may use: its own and, by claim, three neighbours.
-const CPUS_USED: u32 = 4;
+const WRITER_CPUS_MAX: u32 = 4;
 
 /// Writer path of a stage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum By {
+pub(crate) enum StageWriterPath {
     /// By restartable sequence.
     Sequence,
     /// By claim: they have no restartable sequences.
@@ -49,7 +49,7 @@ pub(crate) enum By {
 
 /// Configuration of a stage's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Settings {
+pub(crate) struct StageSettings {
     /// Flight recorder.
     pub(crate) overwrite: bool,
     /// With process id, thread id and name in every record.
@@ -57,13 +57,13 @@ pub(crate) struct Settings {
     /// With ids that need 16 bits.
     pub(crate) wide_ids: bool,
     /// Writer path.
-    pub(crate) by: By,
+    pub(crate) by: StageWriterPath,
 }
 
 /// A stage.
 pub(crate) struct Stage {
     fixture: Fixture,
-    settings: Settings,
+    settings: StageSettings,
     program: PathBuf,
     token: String,
     cpu: usize,
@@ -74,17 +74,17 @@ pub(crate) struct Stage {
     /// The window in which readers look.
     copy: Window,
     layout: SessionLayout,
-    ids: Option<Ids>,
+    ids: Option<EventIds>,
     /// Ranges that may change, as offset and length.
     extents: Vec<(usize, usize)>,
-    beginning: Bytes,
+    beginning: ChangeableBytes,
 }
 
 /// Everything in a window that may change.
-pub(crate) type Bytes = Vec<u8>;
+pub(crate) type ChangeableBytes = Vec<u8>;
 
 /// Returns one of the CPUs that this process may use, the next one at each call.
-fn some_cpu() -> usize {
+fn next_cpu() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the set is ours; the macro bounds its index.
     let allowed: Vec<usize> = unsafe {
@@ -97,29 +97,30 @@ fn some_cpu() -> usize {
     allowed[NEXT.fetch_add(1, Ordering::Relaxed) % allowed.len()]
 }
 
-fn user() -> u32 {
+fn effective_uid() -> u32 {
     // SAFETY: geteuid has no preconditions.
     unsafe { libc::geteuid() }
 }
 
-fn name_in(folder: &Path) -> PathBuf {
+fn window_path_in(folder: &Path) -> PathBuf {
     let mut name = [0; NAME_BYTES];
-    let name = window_name(folder.as_os_str().as_bytes(), user(), &mut name).expect("a short path");
+    let name = window_name(folder.as_os_str().as_bytes(), effective_uid(), &mut name)
+        .expect("a short path");
     PathBuf::from(std::ffi::OsStr::from_bytes(name.to_bytes()))
 }
 
-fn open(folder: &Path) -> Window {
-    let path = CString::new(name_in(folder).as_os_str().as_bytes()).expect("a path");
+fn open_window(folder: &Path) -> Window {
+    let path = CString::new(window_path_in(folder).as_os_str().as_bytes()).expect("a path");
     let folder = CString::new(folder.as_os_str().as_bytes()).expect("a path");
-    Window::open(&folder, &path, user(), false).expect("the window").0
+    Window::open(&folder, &path, effective_uid(), false).expect("the window").0
 }
 
 /// Puts a window of these bytes into `folder`.
-fn put_window(folder: &Path, bytes: &[u8]) {
+fn write_window(folder: &Path, bytes: &[u8]) {
     fs::create_dir_all(folder).expect("a folder");
     let mut options = fs::OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(name_in(folder)).expect("a window's file");
+    let mut file = options.open(window_path_in(folder)).expect("a window's file");
     std::io::Write::write_all(&mut file, bytes).expect("a window's bytes");
 }
 
@@ -138,27 +139,27 @@ fn copy_tree(from: &Path, to: &Path) {
 impl Stage {
     /// Makes a stage from the window that a recorder prepares. Returns `None`, after printing the
     /// reason, where writers of that kind cannot be stepped through.
-    pub(crate) fn new(settings: Settings) -> Option<Self> {
-        if let Some(reason) = crate::tracee::forbidden() {
+    pub(crate) fn new(settings: StageSettings) -> Option<Self> {
+        if let Some(reason) = crate::tracee::ptrace_obstacle() {
             trackway_tests::report_skipped(&reason);
             return None;
         }
         let fixture = Fixture::new("kill");
         let program = fixture.compile_file("kill/writer.c", true, &[]);
-        let (bytes, token) = record_and_kill(&fixture, settings);
+        let (bytes, token) = record_until_killed(&fixture, settings);
         let trace_template = fixture.path("trace-template");
         copy_tree(&fixture.path("trace"), &trace_template);
         let (live, copy) = (fixture.window_dir().join("live"), fixture.window_dir().join("copy"));
-        put_window(&live, &bytes);
-        let live = open(&live);
-        let layout = prepare(&live, settings);
-        put_window(&copy, &bytes);
-        let copy = open(&copy);
-        if layout.flags & flag::CLAIM_ONLY != 0 && settings.by == By::Sequence {
+        write_window(&live, &bytes);
+        let live = open_window(&live);
+        let layout = detach_from_recorder(&live, settings);
+        write_window(&copy, &bytes);
+        let copy = open_window(&copy);
+        if layout.flags & flag::CLAIM_ONLY != 0 && settings.by == StageWriterPath::Sequence {
             trackway_tests::report_skipped("restartable sequences do not abort here as they must");
             return None;
         }
-        let cpu = some_cpu();
+        let cpu = next_cpu();
         let mut stage = Self {
             fixture,
             settings,
@@ -175,7 +176,7 @@ impl Stage {
         };
         // The first writer registers the events.
         let has_sequences = stage.writer().area != 0;
-        if !has_sequences && settings.by == By::Sequence {
+        if !has_sequences && settings.by == StageWriterPath::Sequence {
             trackway_tests::report_skipped("the C library registered no rseq area");
             return None;
         }
@@ -183,7 +184,7 @@ impl Stage {
         stage.find_extents();
         stage.beginning = stage.save();
         let whole = stage.whole(&stage.live);
-        put_window(&stage.fixture.window_dir().join("copy"), &whole);
+        write_window(&stage.fixture.window_dir().join("copy"), &whole);
         Some(stage)
     }
 
@@ -193,7 +194,7 @@ impl Stage {
     }
 
     /// Returns the configuration of the session.
-    pub(crate) fn settings(&self) -> Settings {
+    pub(crate) fn settings(&self) -> StageSettings {
         self.settings
     }
 
@@ -209,8 +210,11 @@ impl Stage {
 
     /// Returns the region of a writer's next record, which depends on its writer path.
     pub(crate) fn region(&self, window: &Window) -> trackway_ring::Region<'static> {
-        let way =
-            if self.settings.by == By::Claim { WriterPath::Claim(0) } else { WriterPath::Sequence };
+        let way = if self.settings.by == StageWriterPath::Claim {
+            WriterPath::Claim(0)
+        } else {
+            WriterPath::Sequence
+        };
         self.layout.region(window, self.cpu as u32, way).expect("the CPU has regions")
     }
 
@@ -233,7 +237,7 @@ impl Stage {
         command.env("TRACKWAY_WINDOW_DIR", self.fixture.window_dir().join("live"));
         command.env("TRACKWAY_TOKEN", &self.token);
         command.stdin(Stdio::null());
-        if self.settings.by == By::Claim {
+        if self.settings.by == StageWriterPath::Claim {
             command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         } else {
             command.env_remove("GLIBC_TUNABLES");
@@ -245,7 +249,12 @@ impl Stage {
     }
 
     /// Returns the record that an order must leave.
-    pub(crate) fn found(&self, kind: Kind, text: std::ops::Range<usize>, writer: &Tracee) -> Found {
+    pub(crate) fn found(
+        &self,
+        kind: EventKind,
+        text: std::ops::Range<usize>,
+        writer: &Tracee,
+    ) -> FoundRecord {
         let letter = |i: usize| b'!' + ((i * i * 7 + i * 13 + (i >> 3) + (i >> 7)) % 90) as u8;
         assert!(text.end <= PATTERN_BYTES);
         let mut contexts = Vec::new();
@@ -257,17 +266,17 @@ impl Stage {
             name[..6].copy_from_slice(b"writer");
             contexts.extend(name);
         }
-        let text = if kind == Kind::Empty { 0..0 } else { text };
-        Found { kind, contexts, text: text.map(letter).collect() }
+        let text = if kind == EventKind::Empty { 0..0 } else { text };
+        FoundRecord { kind, contexts, text: text.map(letter).collect() }
     }
 
     /// Returns the record that a writer's signal handler must leave.
-    pub(crate) fn inner(&self, writer: &Tracee) -> Found {
-        self.found(Kind::Inner, INNER, writer)
+    pub(crate) fn inner(&self, writer: &Tracee) -> FoundRecord {
+        self.found(EventKind::Inner, SIGNAL_HANDLER_NUMBERS, writer)
     }
 
     /// Gives an order to a writer at its breakpoint; the writer executes nothing yet.
-    pub(crate) fn order(&self, writer: &Tracee, kind: Kind, text: &std::ops::Range<usize>) {
+    pub(crate) fn order(&self, writer: &Tracee, kind: EventKind, text: &std::ops::Range<usize>) {
         let mut registers = writer.registers();
         registers.rax = kind as u64;
         registers.rbx = text.start as u64;
@@ -279,7 +288,7 @@ impl Stage {
     pub(crate) fn emit(
         &self,
         writer: &mut Tracee,
-        kind: Kind,
+        kind: EventKind,
         text: &std::ops::Range<usize>,
     ) -> Result<(), String> {
         self.order(writer, kind, text);
@@ -287,7 +296,7 @@ impl Stage {
     }
 
     /// Copies the changeable ranges of the live window.
-    pub(crate) fn save(&self) -> Bytes {
+    pub(crate) fn save(&self) -> ChangeableBytes {
         let mut bytes = Vec::with_capacity(self.extents.iter().map(|extent| extent.1).sum());
         for &(at, length) in &self.extents {
             // SAFETY: extents lie in the part of the window that is backed; all writers stand
@@ -324,18 +333,18 @@ impl Stage {
     }
 
     /// Reads the state of the live window in a fork.
-    pub(crate) fn read(&self) -> Result<State, String> {
+    pub(crate) fn read(&self) -> Result<WindowState, String> {
         self.read_fork(&self.save())
     }
 
     /// Reads the state of a fork.
-    pub(crate) fn read_fork(&self, bytes: &[u8]) -> Result<State, String> {
+    pub(crate) fn read_fork(&self, bytes: &[u8]) -> Result<WindowState, String> {
         self.read_window(self.fork(bytes))
     }
 
     /// Reads the state of a window of this stage.
-    pub(crate) fn read_window(&self, window: &Window) -> Result<State, String> {
-        State::read(window, &self.layout, self.ids.as_ref().expect("the stage is built"))
+    pub(crate) fn read_window(&self, window: &Window) -> Result<WindowState, String> {
+        WindowState::read(window, &self.layout, self.ids.as_ref().expect("the stage is built"))
     }
 
     /// Records that did not fit so far.
@@ -365,7 +374,7 @@ impl Stage {
     /// print`. Returns the printed lines, and the number of lost events in the summary.
     pub(crate) fn recover(&self) -> Result<(Vec<String>, u64), String> {
         let folder = self.fixture.window_dir().join("recover");
-        put_window(&folder, &self.whole(&self.live));
+        write_window(&folder, &self.whole(&self.live));
         let trace = self.fixture.path("trace");
         fs::remove_dir_all(&trace).map_err(|error| error.to_string())?;
         copy_tree(&self.trace_template, &trace);
@@ -382,8 +391,8 @@ impl Stage {
         Ok((lines, lost.ok_or(messages)?))
     }
 
-    fn find_ids(&self) -> Ids {
-        Kind::ALL.map(|kind| {
+    fn find_ids(&self) -> EventIds {
+        EventKind::ALL.map(|kind| {
             let events = trackway_abi::window::EVENTS_MAX;
             let index = (0..events).find(|index| {
                 let description = self.live.description(*index);
@@ -401,15 +410,17 @@ impl Stage {
     /// Pages of the fixed part that are in use, tables and control lines, sub-buffers.
     fn find_extents(&mut self) {
         let fixed = &self.whole(&self.live)[..DATA_OFFSET];
-        let used = fixed.chunks(PAGE).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0));
-        let mut extents: Vec<_> = used.map(|(number, _)| (number * PAGE, PAGE)).collect();
+        let used =
+            fixed.chunks(PAGE_BYTES).enumerate().filter(|(_, page)| page.iter().any(|&b| b != 0));
+        let mut extents: Vec<_> =
+            used.map(|(number, _)| (number * PAGE_BYTES, PAGE_BYTES)).collect();
         let session = self.live.session(self.layout.index);
         let controls = session.control_offset.load(Ordering::Relaxed) as usize;
         extents.push((
             controls,
             SessionLayout::control_bytes(self.layout.cpus, self.layout.flags) as usize,
         ));
-        for number in 0..self.layout.cpus.min(CPUS_USED) {
+        for number in 0..self.layout.cpus.min(WRITER_CPUS_MAX) {
             let cpu = (self.cpu as u32 + number) % self.layout.cpus;
             for way in WriterPath::ALL {
                 let region = self.layout.region(&self.live, cpu, way).expect("it has regions");
@@ -423,7 +434,7 @@ impl Stage {
         if let Some(buffer) = self.lockless(&self.live) {
             let length = buffer.geometry.sub_bytes() as usize;
             let pages = buffer.places.iter().map(|place| place.load(Ordering::Relaxed) as usize);
-            extents.extend(pages.filter(|page| *page != 0).map(|page| (page * PAGE, length)));
+            extents.extend(pages.filter(|page| *page != 0).map(|page| (page * PAGE_BYTES, length)));
         }
         self.extents = extents;
     }
@@ -431,19 +442,19 @@ impl Stage {
 
 /// Runs `trackway record` as far as its command, stops it, and kills it. The window's bytes, and
 /// the token of the session.
-fn record_and_kill(fixture: &Fixture, settings: Settings) -> (Vec<u8>, String) {
+fn record_until_killed(fixture: &Fixture, settings: StageSettings) -> (Vec<u8>, String) {
     let mut recorder = fixture.trackway(&["record", "--event=kill:*", "--buffer-size=16K"]);
     recorder.args(["--sub-buffers=4", "-o"]).arg(fixture.path("trace"));
     recorder.arg(if settings.contexts { "--context=vpid,vtid,procname" } else { "--context=none" });
     if settings.overwrite {
         recorder.arg("--overwrite");
     }
-    if settings.by == By::Lockless {
+    if settings.by == StageWriterPath::Lockless {
         recorder.arg("--reserve=lockless");
     }
     let script = "echo $$ $TRACKWAY_TOKEN > told.new; mv told.new told; exec sleep 100";
     recorder.args(["--", "sh", "-c", script]);
-    let recorder = Running::start(&mut recorder);
+    let recorder = RunningProgram::start(&mut recorder);
     let told = fixture.path("told");
     wait_for("the recorder's command", || told.exists());
     let told = fs::read_to_string(told).expect("what the command says");
@@ -454,14 +465,14 @@ fn record_and_kill(fixture: &Fixture, settings: Settings) -> (Vec<u8>, String) {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
     });
-    let bytes = fs::read(name_in(fixture.window_dir())).expect("the window");
-    send(command.parse().expect("a process id"), libc::SIGKILL);
+    let bytes = fs::read(window_path_in(fixture.window_dir())).expect("the window");
+    send_signal(command.parse().expect("a process id"), libc::SIGKILL);
     drop(recorder);
     (bytes, token.to_owned())
 }
 
 /// Makes a window independent of its dead recorder.
-fn prepare(window: &Window, settings: Settings) -> SessionLayout {
+fn detach_from_recorder(window: &Window, settings: StageSettings) -> SessionLayout {
     let is_active =
         |index: &usize| window.session(*index).state.load(Ordering::Relaxed) == state::ACTIVE;
     let index = (0..trackway_abi::session::SESSIONS_MAX).find(is_active).expect("a session");
@@ -470,10 +481,10 @@ fn prepare(window: &Window, settings: Settings) -> SessionLayout {
     let clock = &session.clock;
     clock.sequence.store(2, Ordering::Relaxed);
     clock.span.store(u64::MAX, Ordering::Relaxed);
-    let slower = (clock.multiplier.load(Ordering::Relaxed) >> SLOWER_SHIFT).max(1);
+    let slower = (clock.multiplier.load(Ordering::Relaxed) >> CLOCK_SLOWDOWN_SHIFT).max(1);
     clock.multiplier.store(slower, Ordering::Relaxed);
     if settings.wide_ids {
-        session.next_id.store(WIDE_ID, Ordering::Relaxed);
+        session.next_id.store(WIDE_ID_FIRST, Ordering::Relaxed);
     }
     SessionLayout::read(window, index).expect("the session's layout")
 }

@@ -6,16 +6,19 @@ use std::sync::atomic::Ordering;
 use trackway_abi::record::{EXTENDED_BYTES, TAILROOM_BYTES};
 use trackway_window::{Owner, Window};
 
-use crate::reading::{Expected, Fate, Found, Kind, LENGTH_BYTES, State, compare, context_bytes};
-use crate::stage::{By, Bytes, Settings, Stage};
-use crate::tracee::{Checkpoint, Sequence, Tracee};
+use crate::reading::{
+    EventFate, EventKind, ExpectedEvents, FoundRecord, TEXT_LENGTH_BYTES, WindowState,
+    compare_states, context_bytes,
+};
+use crate::stage::{ChangeableBytes, Stage, StageSettings, StageWriterPath};
+use crate::tracee::{ActiveSequence, ProcessCheckpoint, Tracee};
 
 /// More instructions than any event takes.
 const STEPS_MAX: usize = 100_000;
 /// Texts that another writer emits in between: a short one, and one of some words.
-const OTHER_TEXTS: [Range<usize>; 2] = [300..303, 500..541];
+const OTHER_WRITER_TEXTS: [Range<usize>; 2] = [300..303, 500..541];
 /// The largest text of the events before.
-const LARGE: usize = 900;
+const EARLIER_TEXT_BYTES_MAX: usize = 900;
 
 /// Fit of the event that is stepped through in the region's open sub-buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +35,7 @@ pub(crate) enum Fit {
 
 /// Relation of the clock to the time of the event before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Time {
+pub(crate) enum ClockRelation {
     /// A little later: a compact header.
     Near,
     /// A second later: the long header.
@@ -47,7 +50,7 @@ pub(crate) struct Scenario {
     /// Fit of the event.
     pub(crate) fit: Fit,
     /// When.
-    pub(crate) time: Time,
+    pub(crate) time: ClockRelation,
     /// Bytes of its text; `None`: it has no payload.
     pub(crate) text: Option<usize>,
     /// True if it is the first event of its process.
@@ -56,7 +59,7 @@ pub(crate) struct Scenario {
 
 /// Result of stepping through one event.
 #[derive(Debug, Default, Clone)]
-pub(crate) struct Steps {
+pub(crate) struct StepCounts {
     /// Instructions executed.
     pub(crate) instructions: usize,
     /// Number of entries into a sequence.
@@ -75,7 +78,7 @@ pub(crate) struct Steps {
     pub(crate) recovered: usize,
 }
 
-impl std::ops::AddAssign<&Self> for Steps {
+impl std::ops::AddAssign<&Self> for StepCounts {
     fn add_assign(&mut self, other: &Self) {
         self.instructions += other.instructions;
         self.entered += other.entered;
@@ -89,48 +92,48 @@ impl std::ops::AddAssign<&Self> for Steps {
 }
 
 /// A moment between two instructions.
-pub(crate) struct Point {
+pub(crate) struct StepPoint {
     /// Instructions executed so far.
     pub(crate) number: usize,
     /// Its own state then.
-    pub(crate) checkpoint: Checkpoint,
+    pub(crate) checkpoint: ProcessCheckpoint,
     /// The window then.
-    pub(crate) bytes: Bytes,
+    pub(crate) bytes: ChangeableBytes,
     /// The sequence in which it was, if the kernel would abort it there.
-    pub(crate) live: Option<Sequence>,
+    pub(crate) live: Option<ActiveSequence>,
     /// Fate of the event: whether readers found it.
-    pub(crate) fate: Fate,
+    pub(crate) fate: EventFate,
 }
 
 /// Two writers on a stage.
-pub(crate) struct Players<'stage> {
+pub(crate) struct WriterPair<'stage> {
     pub(crate) stage: &'stage Stage,
     /// The one that is stepped through.
     pub(crate) writer: Tracee,
     /// The one that comes in between.
     pub(crate) other: Tracee,
-    cold: (Checkpoint, Bytes),
-    warm: (Checkpoint, Bytes),
-    other_rests: Checkpoint,
+    cold: (ProcessCheckpoint, ChangeableBytes),
+    warm: (ProcessCheckpoint, ChangeableBytes),
+    other_rests: ProcessCheckpoint,
     /// State of the window before the event.
-    before: State,
-    probe: Found,
-    probe_order: (Kind, Range<usize>),
+    before: WindowState,
+    probe: FoundRecord,
+    probe_order: (EventKind, Range<usize>),
 }
 
-impl<'stage> Players<'stage> {
+impl<'stage> WriterPair<'stage> {
     /// Starts them.
     pub(crate) fn new(stage: &'stage Stage) -> Self {
         let (mut writer, mut other) = (stage.writer(), stage.writer());
         let must = |result: Result<(), String>| result.expect("an undisturbed writer");
-        must(stage.emit(&mut other, Kind::Other, &OTHER_TEXTS[0]));
+        must(stage.emit(&mut other, EventKind::Other, &OTHER_WRITER_TEXTS[0]));
         let other_rests = other.checkpoint();
         let cold = (writer.checkpoint(), stage.save());
-        must(stage.emit(&mut writer, Kind::Earlier, &(0..1)));
+        must(stage.emit(&mut writer, EventKind::Earlier, &(0..1)));
         let warm = (writer.checkpoint(), stage.save());
         let before = stage.read().expect("an undisturbed window");
-        let probe = stage.found(Kind::Empty, 0..0, &writer);
-        let probe_order = (Kind::Empty, 0..0);
+        let probe = stage.found(EventKind::Empty, 0..0, &writer);
+        let probe_order = (EventKind::Empty, 0..0);
         Self { stage, writer, other, cold, warm, other_rests, before, probe, probe_order }
     }
 
@@ -146,15 +149,15 @@ impl<'stage> Players<'stage> {
         let base = &self.stage.live().session(self.stage.layout().index).clock.base_ns;
         let now = base.load(Ordering::Relaxed);
         let then = match scenario.time {
-            Time::Near => now,
-            Time::Far => now + 1_000_000_000,
-            Time::Back => now.saturating_sub(1_000_000_000),
+            ClockRelation::Near => now,
+            ClockRelation::Far => now + 1_000_000_000,
+            ClockRelation::Back => now.saturating_sub(1_000_000_000),
         };
         base.store(then, Ordering::Relaxed);
         self.before = self.stage.read().expect("a world that nobody disturbed");
         self.probe_order = match scenario.text {
-            None => (Kind::Empty, 0..0),
-            Some(bytes) => (Kind::Probe, 1000..1000 + bytes),
+            None => (EventKind::Empty, 0..0),
+            Some(bytes) => (EventKind::Probe, 1000..1000 + bytes),
         };
         let (kind, text) = self.probe_order.clone();
         self.probe = self.stage.found(kind, text.clone(), &self.writer);
@@ -162,10 +165,10 @@ impl<'stage> Players<'stage> {
     }
 
     fn emit_earlier(&mut self, text: usize) {
-        self.emit(Kind::Earlier, text);
+        self.emit(EventKind::Earlier, text);
     }
 
-    fn emit(&mut self, kind: Kind, text: usize) {
+    fn emit(&mut self, kind: EventKind, text: usize) {
         let text = 2000..2000 + text;
         let emitted = self.stage.emit(&mut self.writer, kind, &text);
         emitted.expect("an undisturbed writer");
@@ -174,17 +177,17 @@ impl<'stage> Players<'stage> {
     /// Emits events until the region's head has the scenario's fit.
     fn go_to(&mut self, scenario: &Scenario) {
         let stage = self.stage;
-        let Settings { overwrite, wide_ids, contexts, by } = stage.settings();
+        let StageSettings { overwrite, wide_ids, contexts, by } = stage.settings();
         let context_bytes = if contexts { context_bytes(7) } else { 0 };
         let region = stage.region(stage.live());
         let geometry = region.geometry;
         let head = || stage.head();
-        let body =
-            context_bytes as u64 + scenario.text.map_or(0, |bytes| (LENGTH_BYTES + bytes) as u64);
+        let body = context_bytes as u64
+            + scenario.text.map_or(0, |bytes| (TEXT_LENGTH_BYTES + bytes) as u64);
         let header = if wide_ids { 6 } else { 4 };
         let needed = match by {
             // Its header is as long as it is.
-            By::Lockless => header + body,
+            StageWriterPath::Lockless => header + body,
             _ => (EXTENDED_BYTES + TAILROOM_BYTES) as u64 + body,
         };
         // Position in the sub-buffer from which the event no longer fits.
@@ -199,7 +202,7 @@ impl<'stage> Players<'stage> {
             Fit::Switch => end,
             Fit::Full if overwrite => {
                 while head() < around {
-                    self.emit_earlier(LARGE);
+                    self.emit_earlier(EARLIER_TEXT_BYTES_MAX);
                 }
                 end
             }
@@ -209,13 +212,13 @@ impl<'stage> Players<'stage> {
                 while stage.discarded() == 0 {
                     match scenario.text {
                         Some(text) => self.emit_earlier(text),
-                        None => self.emit(Kind::Empty, 0),
+                        None => self.emit(EventKind::Empty, 0),
                     }
                 }
                 return;
             }
         };
-        let least = header + (context_bytes + LENGTH_BYTES) as u64;
+        let least = header + (context_bytes + TEXT_LENGTH_BYTES) as u64;
         loop {
             let missing = within.wrapping_sub(geometry.within(head()));
             if missing == 0 {
@@ -223,8 +226,8 @@ impl<'stage> Players<'stage> {
             }
             assert!(missing <= geometry.sub_bytes(), "{scenario:?} is not reached");
             let size = match missing {
-                0..=LARGE_BYTES => missing,
-                _ => (missing - 2 * least).min(LARGE_BYTES),
+                0..=EARLIER_TEXT_BYTES_MAX_U64 => missing,
+                _ => (missing - 2 * least).min(EARLIER_TEXT_BYTES_MAX_U64),
             };
             self.emit_earlier(usize::try_from(size - least).expect("a text"));
         }
@@ -232,8 +235,8 @@ impl<'stage> Players<'stage> {
 
     /// Returns the events that readers may find while the event has not returned and no other
     /// writer has emitted.
-    fn maybe(&self) -> Expected {
-        Expected {
+    fn maybe(&self) -> ExpectedEvents {
+        ExpectedEvents {
             probe: self.probe.clone(),
             probe_is_certain: false,
             probe_is_first: None,
@@ -242,44 +245,44 @@ impl<'stage> Players<'stage> {
     }
 
     /// Returns the events that the other writer emits.
-    fn other_events(&self) -> Vec<Found> {
-        OTHER_TEXTS.map(|text| self.stage.found(Kind::Other, text, &self.other)).into()
+    fn other_events(&self) -> Vec<FoundRecord> {
+        OTHER_WRITER_TEXTS.map(|text| self.stage.found(EventKind::Other, text, &self.other)).into()
     }
 
-    fn check_live(&self, expected: &Expected) -> Result<Fate, String> {
-        compare(&self.before, &self.stage.read()?, expected)
+    fn check_live(&self, expected: &ExpectedEvents) -> Result<EventFate, String> {
+        compare_states(&self.before, &self.stage.read()?, expected)
     }
 
     /// Reads a fork in which the writer is dead, and returns the event's fate.
-    pub(crate) fn check_fork(&self, bytes: &[u8]) -> Result<Fate, String> {
-        compare(&self.before, &self.stage.read_fork(bytes)?, &self.maybe())
+    pub(crate) fn check_fork(&self, bytes: &[u8]) -> Result<EventFate, String> {
+        compare_states(&self.before, &self.stage.read_fork(bytes)?, &self.maybe())
     }
 
     /// Reads a window that another process changed, and returns the event's fate.
-    pub(crate) fn check_window(&self, window: &Window) -> Result<Fate, String> {
-        compare(&self.before, &self.stage.read_window(window)?, &self.maybe())
+    pub(crate) fn check_window(&self, window: &Window) -> Result<EventFate, String> {
+        compare_states(&self.before, &self.stage.read_window(window)?, &self.maybe())
     }
 
     /// Reads the live window, whose writer is dead, and returns the event's fate.
-    pub(crate) fn check_after_death(&self) -> Result<Fate, String> {
+    pub(crate) fn check_after_death(&self) -> Result<EventFate, String> {
         self.check_live(&self.maybe())
     }
 
     /// Lets the other writer emit its events while the writer is dead. Readers must then find the
     /// events `times` times.
-    pub(crate) fn others_emit(&mut self, times: usize) -> Result<Fate, String> {
+    pub(crate) fn others_emit(&mut self, times: usize) -> Result<EventFate, String> {
         self.intervene()?;
         let other_events = std::iter::repeat_n(self.other_events(), times).flatten().collect();
-        self.check_live(&Expected { other_events, ..self.maybe() })
+        self.check_live(&ExpectedEvents { other_events, ..self.maybe() })
     }
 
     /// Returns the present point.
     fn point(
         &self,
         number: usize,
-        sequence: Option<Sequence>,
-        last: Option<&Point>,
-    ) -> Result<Point, String> {
+        sequence: Option<ActiveSequence>,
+        last: Option<&StepPoint>,
+    ) -> Result<StepPoint, String> {
         let checkpoint = self.writer.checkpoint();
         let bytes = self.stage.save();
         let at = self.writer.registers().rip;
@@ -289,11 +292,11 @@ impl<'stage> Players<'stage> {
             Some(last) if last.bytes == bytes => last.fate,
             _ => self.check_fork(&bytes)?,
         };
-        Ok(Point { number, checkpoint, bytes, live, fate })
+        Ok(StepPoint { number, checkpoint, bytes, live, fate })
     }
 
     /// Goes back to a moment.
-    pub(crate) fn go_back(&self, point: &Point) {
+    pub(crate) fn go_back(&self, point: &StepPoint) {
         self.writer.restore(&point.checkpoint);
         self.stage.restore(&point.bytes);
     }
@@ -302,11 +305,11 @@ impl<'stage> Players<'stage> {
     /// from that point.
     pub(crate) fn walk(
         &mut self,
-        mut each: impl FnMut(&mut Self, &Point, bool) -> Result<(), String>,
-    ) -> Result<Steps, String> {
-        let mut steps = Steps::default();
+        mut each: impl FnMut(&mut Self, &StepPoint, bool) -> Result<(), String>,
+    ) -> Result<StepCounts, String> {
+        let mut steps = StepCounts::default();
         let mut sequence = None;
-        let mut last: Option<Point> = None;
+        let mut last: Option<StepPoint> = None;
         let region = self.stage.region(self.stage.live());
         for number in 0..STEPS_MAX {
             let point = self.point(number, sequence, last.as_ref())?;
@@ -343,9 +346,9 @@ impl<'stage> Players<'stage> {
     /// discarded events, makes the event visible.
     fn check_step(
         &self,
-        last: Option<&Point>,
-        point: &Point,
-        steps: &mut Steps,
+        last: Option<&StepPoint>,
+        point: &StepPoint,
+        steps: &mut StepCounts,
     ) -> Result<(), String> {
         let Some(last) = last else { return Ok(()) };
         let heads = |bytes: &[u8]| -> Result<u64, String> {
@@ -354,7 +357,7 @@ impl<'stage> Players<'stage> {
         };
         let changed = last.bytes != point.bytes && heads(&last.bytes)? != heads(&point.bytes)?;
         steps.commits += usize::from(changed);
-        if changed && self.stage.settings().by == By::Sequence {
+        if changed && self.stage.settings().by == StageWriterPath::Sequence {
             let at = self.writer.registers().rip;
             if last.live.is_none_or(|sequence| sequence.end != at) {
                 return Err("a commit word was stored, and not at the end of a sequence".into());
@@ -362,14 +365,14 @@ impl<'stage> Players<'stage> {
         }
         match (last.fate, point.fate) {
             (was, is) if was == is => Ok(()),
-            (Fate::Absent, Fate::Recorded) if changed => Ok(()),
-            (Fate::Absent, Fate::Discarded) if !changed => Ok(()),
+            (EventFate::Absent, EventFate::Recorded) if changed => Ok(()),
+            (EventFate::Absent, EventFate::Discarded) if !changed => Ok(()),
             (was, is) => Err(format!("{was:?} became {is:?} at {}", point.number)),
         }
     }
 
     /// Lets the writer go on, its sequence aborted if it is in one.
-    fn finish_aborted(&mut self, point: &Point) -> Result<(), String> {
+    fn finish_aborted(&mut self, point: &StepPoint) -> Result<(), String> {
         if let Some(sequence) = &point.live {
             self.writer.abort(sequence);
         }
@@ -377,9 +380,9 @@ impl<'stage> Players<'stage> {
     }
 
     /// Aborts the sequence and lets the writer go on: the event must be there once.
-    pub(crate) fn aborted(&mut self, point: &Point) -> Result<(), String> {
+    pub(crate) fn aborted(&mut self, point: &StepPoint) -> Result<(), String> {
         self.finish_aborted(point)?;
-        self.check_live(&Expected { probe_is_certain: true, ..self.maybe() })?;
+        self.check_live(&ExpectedEvents { probe_is_certain: true, ..self.maybe() })?;
         self.go_back(point);
         Ok(())
     }
@@ -389,8 +392,8 @@ impl<'stage> Players<'stage> {
         let region = self.stage.region(self.stage.live());
         let owner = region.control.owner.load(Ordering::Relaxed);
         let word = region.expected();
-        for text in OTHER_TEXTS {
-            self.stage.emit(&mut self.other, Kind::Other, &text)?;
+        for text in OTHER_WRITER_TEXTS {
+            self.stage.emit(&mut self.other, EventKind::Other, &text)?;
         }
         self.other.restore(&self.other_rests);
         if owner != 0
@@ -402,21 +405,21 @@ impl<'stage> Players<'stage> {
     }
 
     /// Kills the writer and lets another go on.
-    pub(crate) fn killed_and_others_go_on(&mut self, point: &Point) -> Result<(), String> {
+    pub(crate) fn killed_and_others_go_on(&mut self, point: &StepPoint) -> Result<(), String> {
         self.intervene()?;
         let fate =
-            self.check_live(&Expected { other_events: self.other_events(), ..self.maybe() })?;
+            self.check_live(&ExpectedEvents { other_events: self.other_events(), ..self.maybe() })?;
         self.go_back(point);
         if fate == point.fate { Ok(()) } else { Err(format!("then it was {fate:?}")) }
     }
 
     /// Lets another writer preempt the writer, which aborts its sequence, and lets both go on.
     /// Without `aborting` the abort is left out, as if the kernel did not do its part.
-    pub(crate) fn preempted(&mut self, point: &Point, aborting: bool) -> Result<(), String> {
+    pub(crate) fn preempted(&mut self, point: &StepPoint, aborting: bool) -> Result<(), String> {
         self.intervene()?;
         let result = if aborting { self.finish_aborted(point) } else { self.writer.run(0) };
-        let recorded = point.fate == Fate::Recorded;
-        let expected = Expected {
+        let recorded = point.fate == EventFate::Recorded;
+        let expected = ExpectedEvents {
             other_events: self.other_events(),
             probe_is_certain: true,
             probe_is_first: Some(recorded),
@@ -428,15 +431,15 @@ impl<'stage> Players<'stage> {
     }
 
     /// Sends a signal whose handler emits an event; the kernel itself aborts the sequence.
-    pub(crate) fn interrupted(&mut self, point: &Point) -> Result<(), String> {
+    pub(crate) fn interrupted(&mut self, point: &StepPoint) -> Result<(), String> {
         if let Some(sequence) = &point.live {
             self.writer.set_sequence(sequence.descriptor);
         }
         self.writer.run(libc::SIGUSR1)?;
         let other_events = vec![self.stage.inner(&self.writer)];
-        let probe_is_first = (point.fate == Fate::Recorded).then_some(true);
+        let probe_is_first = (point.fate == EventFate::Recorded).then_some(true);
         let expected =
-            Expected { other_events, probe_is_certain: true, probe_is_first, ..self.maybe() };
+            ExpectedEvents { other_events, probe_is_certain: true, probe_is_first, ..self.maybe() };
         self.check_live(&expected)?;
         self.go_back(point);
         Ok(())
@@ -446,7 +449,7 @@ impl<'stage> Players<'stage> {
     /// window has not changed since the last point, other writers do nothing new after a death.
     pub(crate) fn all_continuations(
         &mut self,
-        point: &Point,
+        point: &StepPoint,
         is_new: bool,
     ) -> Result<usize, String> {
         let number = point.number;
@@ -470,14 +473,14 @@ impl<'stage> Players<'stage> {
     }
 
     /// Lets a real recorder take over, and reads its trace.
-    pub(crate) fn recovered(&self, point: &Point) -> Result<(), String> {
+    pub(crate) fn recovered(&self, point: &StepPoint) -> Result<(), String> {
         let (lines, lost) = self.stage.recover()?;
         let state = self.stage.read()?;
-        let of = |kind: Kind| {
+        let of = |kind: EventKind| {
             let records = state.regions.iter().flat_map(|region| &region.records);
             records.filter(|found| found.kind == kind).count()
         };
-        for kind in Kind::ALL {
+        for kind in EventKind::ALL {
             let name = format!(" kill:{}: ", kind.name());
             let printed = lines.iter().filter(|line| line.contains(&name)).count();
             if printed != of(kind) {
@@ -492,4 +495,4 @@ impl<'stage> Players<'stage> {
     }
 }
 
-const LARGE_BYTES: u64 = LARGE as u64;
+const EARLIER_TEXT_BYTES_MAX_U64: u64 = EARLIER_TEXT_BYTES_MAX as u64;

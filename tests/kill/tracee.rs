@@ -13,21 +13,21 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 /// Offset of `rseq_cs` in `struct rseq`.
-const RSEQ_CS: u64 = 8;
+const RSEQ_CS_OFFSET: u64 = 8;
 /// Size of `struct rseq_cs`: version and flags, start, length, abort handler.
 const DESCRIPTOR_BYTES: usize = 32;
-const PAGE: u64 = 4096;
+const PAGE_BYTES: u64 = 4096;
 /// Processor time that a process may take, stepping included.
 const CPU_SECONDS_MAX: u64 = 600;
 /// A breakpoint's instruction.
 const INT3: u8 = 0xcc;
 /// Enough for the vector registers of any processor.
-const VECTORS_BYTES: usize = 16 << 10;
+const VECTOR_REGISTERS_BYTES: usize = 16 << 10;
 /// Value of `NT_X86_XSTATE` in elf.h.
 const NT_X86_XSTATE: usize = 0x202;
 
 /// Why a process went no further.
-pub(crate) enum Stopped {
+pub(crate) enum StopReason {
     /// At a breakpoint, or after a step.
     Trap,
     /// By another signal.
@@ -36,7 +36,7 @@ pub(crate) enum Stopped {
     Ended(i32),
 }
 
-impl std::fmt::Display for Stopped {
+impl std::fmt::Display for StopReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Trap => formatter.write_str("a trap"),
@@ -48,7 +48,7 @@ impl std::fmt::Display for Stopped {
 
 /// A restartable sequence that a thread has entered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Sequence {
+pub(crate) struct ActiveSequence {
     /// Address of its descriptor.
     pub(crate) descriptor: u64,
     /// Its first instruction.
@@ -59,7 +59,7 @@ pub(crate) struct Sequence {
     pub(crate) abort: u64,
 }
 
-impl Sequence {
+impl ActiveSequence {
     /// Returns true if the kernel would abort a thread that is preempted before the instruction at
     /// `at`.
     pub(crate) fn is_live_at(&self, at: u64) -> bool {
@@ -83,7 +83,7 @@ pub(crate) struct Tracee {
 }
 
 /// A process's own state: its registers and its private memory.
-pub(crate) struct Checkpoint {
+pub(crate) struct ProcessCheckpoint {
     registers: libc::user_regs_struct,
     vectors: Vec<u8>,
     memory: Vec<(u64, Vec<u8>)>,
@@ -91,21 +91,21 @@ pub(crate) struct Checkpoint {
     absent: Vec<Range<u64>>,
 }
 
-fn check(result: libc::c_long) -> io::Result<()> {
+fn check_syscall(result: libc::c_long) -> io::Result<()> {
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// Lets the parent trace the calling process, and limits its CPU time.
-fn trace_me() -> io::Result<()> {
+fn request_tracing() -> io::Result<()> {
     let limit = libc::rlimit { rlim_cur: CPU_SECONDS_MAX, rlim_max: CPU_SECONDS_MAX };
     // SAFETY: the limit is ours; a plain system call.
-    check(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) }.into())?;
+    check_syscall(unsafe { libc::setrlimit(libc::RLIMIT_CPU, &raw const limit) }.into())?;
     // SAFETY: PTRACE_TRACEME takes no memory of ours; it is a plain system call, good after fork.
-    check(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) })
+    check_syscall(unsafe { libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) })
 }
 
 /// Why processes cannot be traced here; `None`: they can.
-pub(crate) fn forbidden() -> Option<String> {
+pub(crate) fn ptrace_obstacle() -> Option<String> {
     let mut command = Command::new("true");
     match Tracee::spawn(&mut command, 0) {
         Ok(_) => None,
@@ -122,8 +122,8 @@ impl Tracee {
         // SAFETY: the calls between fork and exec are async-signal-safe.
         unsafe {
             command.pre_exec(move || {
-                pin(cpu)?;
-                trace_me()
+                pin_to_cpu(cpu)?;
+                request_tracing()
             });
         }
         let child = command.spawn()?;
@@ -143,7 +143,7 @@ impl Tracee {
             // SAFETY: plain system calls.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
-                if pin(cpu).is_err() || trace_me().is_err() {
+                if pin_to_cpu(cpu).is_err() || request_tracing().is_err() {
                     libc::_exit(1);
                 }
                 libc::raise(libc::SIGTRAP);
@@ -152,7 +152,7 @@ impl Tracee {
             // SAFETY: ends this process and nothing else.
             unsafe { libc::_exit(0) };
         }
-        check(pid.into())?;
+        check_syscall(pid.into())?;
         Self::begin(pid, None)
     }
 
@@ -162,11 +162,11 @@ impl Tracee {
         let vdso = 0..0;
         let mut tracee = Self { pid, child, memory, pages, vdso, area: 0, has_ended: false };
         match tracee.wait() {
-            Stopped::Trap => {}
+            StopReason::Trap => {}
             other => return Err(io::Error::other(format!("it did not stop: {other}"))),
         }
         // SAFETY: options are a number.
-        check(unsafe {
+        check_syscall(unsafe {
             libc::ptrace(libc::PTRACE_SETOPTIONS, pid, 0, libc::PTRACE_O_EXITKILL as usize)
         })?;
         let vdso = tracee.mappings().into_iter().find(|(_, line)| line.ends_with("[vdso]"));
@@ -179,24 +179,24 @@ impl Tracee {
         self.pid.cast_unsigned()
     }
 
-    fn wait(&mut self) -> Stopped {
+    fn wait(&mut self) -> StopReason {
         let mut status = 0;
         // SAFETY: `status` is ours.
         let pid = unsafe { libc::waitpid(self.pid, &raw mut status, libc::__WALL) };
         assert_eq!(pid, self.pid, "waitpid: {}", io::Error::last_os_error());
         if !libc::WIFSTOPPED(status) {
             self.has_ended = true;
-            return Stopped::Ended(status);
+            return StopReason::Ended(status);
         }
         match libc::WSTOPSIG(status) {
-            libc::SIGTRAP => Stopped::Trap,
-            signal => Stopped::Signal(signal),
+            libc::SIGTRAP => StopReason::Trap,
+            signal => StopReason::Signal(signal),
         }
     }
 
-    fn go_on(&mut self, request: libc::c_uint, signal: i32) -> Stopped {
+    fn go_on(&mut self, request: libc::c_uint, signal: i32) -> StopReason {
         // SAFETY: the signal is a number.
-        let result = check(unsafe { libc::ptrace(request, self.pid, 0, signal as usize) });
+        let result = check_syscall(unsafe { libc::ptrace(request, self.pid, 0, signal as usize) });
         result.unwrap_or_else(|error| panic!("cannot go on: {error}"));
         self.wait()
     }
@@ -205,7 +205,7 @@ impl Tracee {
     /// whenever the kernel's clock has ticked meanwhile, and stepping is slow.
     pub(crate) fn step(&mut self) {
         let stopped = self.go_on(libc::PTRACE_SINGLESTEP, 0);
-        assert!(matches!(stopped, Stopped::Trap), "a step ended with {stopped}");
+        assert!(matches!(stopped, StopReason::Trap), "a step ended with {stopped}");
         let mut registers = self.registers();
         if !self.vdso.contains(&registers.rip) {
             return;
@@ -225,7 +225,7 @@ impl Tracee {
     /// Lets it run to its next breakpoint, with `signal` at once if not zero.
     pub(crate) fn run(&mut self, signal: i32) -> Result<(), String> {
         match self.go_on(libc::PTRACE_CONT, signal) {
-            Stopped::Trap => Ok(()),
+            StopReason::Trap => Ok(()),
             other => {
                 let at = if self.has_ended { 0 } else { self.registers().rip };
                 Err(format!("the writer stopped at {at:#x}: {other}"))
@@ -250,8 +250,9 @@ impl Tracee {
         // SAFETY: the structure consists of integers.
         let mut registers: libc::user_regs_struct = unsafe { std::mem::zeroed() };
         // SAFETY: the kernel fills in the structure, which is ours.
-        let result =
-            check(unsafe { libc::ptrace(libc::PTRACE_GETREGS, self.pid, 0, &raw mut registers) });
+        let result = check_syscall(unsafe {
+            libc::ptrace(libc::PTRACE_GETREGS, self.pid, 0, &raw mut registers)
+        });
         result.expect("the registers of a stopped process");
         registers
     }
@@ -259,7 +260,7 @@ impl Tracee {
     /// Sets its registers.
     pub(crate) fn set_registers(&self, registers: &libc::user_regs_struct) {
         // SAFETY: the kernel reads the structure.
-        let result = check(unsafe {
+        let result = check_syscall(unsafe {
             libc::ptrace(libc::PTRACE_SETREGS, self.pid, 0, &raw const *registers)
         });
         result.expect("the registers of a stopped process are set");
@@ -267,10 +268,10 @@ impl Tracee {
 
     /// Returns the vector registers, in the processor's form.
     fn vectors(&self) -> Vec<u8> {
-        let mut bytes = vec![0; VECTORS_BYTES];
+        let mut bytes = vec![0; VECTOR_REGISTERS_BYTES];
         let mut place = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
         // SAFETY: the buffer has the length in the iovec.
-        let result = check(unsafe {
+        let result = check_syscall(unsafe {
             libc::ptrace(libc::PTRACE_GETREGSET, self.pid, NT_X86_XSTATE, &raw mut place)
         });
         result.expect("the vector registers of a stopped process");
@@ -282,7 +283,7 @@ impl Tracee {
         let mut place =
             libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         // SAFETY: the kernel reads the buffer, which has the length in the iovec.
-        let result = check(unsafe {
+        let result = check_syscall(unsafe {
             libc::ptrace(libc::PTRACE_SETREGSET, self.pid, NT_X86_XSTATE, &raw mut place)
         });
         result.expect("the vector registers of a stopped process are set");
@@ -304,11 +305,11 @@ impl Tracee {
     }
 
     /// Returns the sequence that it has entered, if its word is set.
-    pub(crate) fn sequence(&self) -> Option<Sequence> {
+    pub(crate) fn sequence(&self) -> Option<ActiveSequence> {
         if self.area == 0 {
             return None;
         }
-        let descriptor = self.load_word(self.area + RSEQ_CS);
+        let descriptor = self.load_word(self.area + RSEQ_CS_OFFSET);
         if descriptor == 0 {
             return None;
         }
@@ -316,16 +317,16 @@ impl Tracee {
         self.load(descriptor, &mut bytes);
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("a word"));
         let (start, length, abort) = (word(8), word(16), word(24));
-        Some(Sequence { descriptor, start, end: start + length, abort })
+        Some(ActiveSequence { descriptor, start, end: start + length, abort })
     }
 
     /// Sets the word that names a sequence's descriptor; 0: none.
     pub(crate) fn set_sequence(&self, descriptor: u64) {
-        self.store(self.area + RSEQ_CS, &descriptor.to_le_bytes());
+        self.store(self.area + RSEQ_CS_OFFSET, &descriptor.to_le_bytes());
     }
 
     /// Moves it to the abort handler of `sequence`, as the kernel does.
-    pub(crate) fn abort(&self, sequence: &Sequence) {
+    pub(crate) fn abort(&self, sequence: &ActiveSequence) {
         let mut registers = self.registers();
         registers.rip = sequence.abort;
         self.set_registers(&registers);
@@ -360,22 +361,22 @@ impl Tracee {
     /// Cuts the range where present pages meet absent ones; returns the pieces, true for present
     /// ones.
     fn cut(&self, range: &Range<u64>) -> Vec<(Range<u64>, bool)> {
-        let mut entries = vec![0; (range.end - range.start) as usize / PAGE as usize * 8];
-        self.pages.read_exact_at(&mut entries, range.start / PAGE * 8).expect("its page map");
+        let mut entries = vec![0; (range.end - range.start) as usize / PAGE_BYTES as usize * 8];
+        self.pages.read_exact_at(&mut entries, range.start / PAGE_BYTES * 8).expect("its page map");
         let mut parts: Vec<(Range<u64>, bool)> = Vec::new();
         for (page, entry) in (0..).zip(entries.chunks(8)) {
             // Bits 63 and 62: present, swapped.
-            let (at, is_there) = (range.start + page * PAGE, entry[7] & 0xc0 != 0);
+            let (at, is_there) = (range.start + page * PAGE_BYTES, entry[7] & 0xc0 != 0);
             match parts.last_mut() {
-                Some((part, same)) if *same == is_there => part.end = at + PAGE,
-                _ => parts.push((at..at + PAGE, is_there)),
+                Some((part, same)) if *same == is_there => part.end = at + PAGE_BYTES,
+                _ => parts.push((at..at + PAGE_BYTES, is_there)),
             }
         }
         parts
     }
 
     /// Takes its own state.
-    pub(crate) fn checkpoint(&self) -> Checkpoint {
+    pub(crate) fn checkpoint(&self) -> ProcessCheckpoint {
         let (mut memory, mut absent) = (Vec::new(), Vec::new());
         for (range, is_anonymous) in self.private_memory() {
             let parts = if is_anonymous { self.cut(&range) } else { vec![(range, true)] };
@@ -389,11 +390,11 @@ impl Tracee {
                 }
             }
         }
-        Checkpoint { registers: self.registers(), vectors: self.vectors(), memory, absent }
+        ProcessCheckpoint { registers: self.registers(), vectors: self.vectors(), memory, absent }
     }
 
     /// Puts its own state back.
-    pub(crate) fn restore(&self, checkpoint: &Checkpoint) {
+    pub(crate) fn restore(&self, checkpoint: &ProcessCheckpoint) {
         for (at, bytes) in &checkpoint.memory {
             self.store(*at, bytes);
         }
@@ -416,12 +417,12 @@ impl Drop for Tracee {
 }
 
 /// Keeps the calling thread on one CPU.
-fn pin(cpu: usize) -> io::Result<()> {
+fn pin_to_cpu(cpu: usize) -> io::Result<()> {
     // SAFETY: the set is ours, and the number is bounded by the macro's own check.
     let result = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(cpu, &mut set);
         libc::sched_setaffinity(0, size_of_val(&set), &raw const set)
     };
-    check(result.into())
+    check_syscall(result.into())
 }

@@ -4,7 +4,7 @@
 //! The writers: babeltrace2's own CTF sink (`bt2.rs`), barectf's C tracers (`barectf.rs`),
 //! lttng-tools (`lttng.rs`), and real traces next to the checkout (`real.rs`).
 
-use crate::support::compared;
+use crate::support::compare_outputs;
 
 /// A comparison that misses a difference would be worthless.
 #[test]
@@ -17,7 +17,7 @@ fn the_smallest_difference_is_found() {
     };
     let loss = "WARNING: Tracer discarded 1 event between [1] and [2] in trace \"\"\n";
     let theirs = output("a = 1\n", loss, 0);
-    assert_eq!(compared(&output("a = 1\n", loss, 0), &theirs), Ok(()));
+    assert_eq!(compare_outputs(&output("a = 1\n", loss, 0), &theirs), Ok(()));
     for ours in [
         output("a = 2\n", loss, 0),
         output("a = 1", loss, 0),
@@ -25,6 +25,6 @@ fn the_smallest_difference_is_found() {
         output("a = 1\n", &loss.replace('1', "2"), 0),
         output("a = 1\n", loss, 1 << 8),
     ] {
-        assert!(compared(&ours, &theirs).is_err(), "{ours:?}");
+        assert!(compare_outputs(&ours, &theirs).is_err(), "{ours:?}");
     }
 }

@@ -7,16 +7,17 @@ use std::process::Command;
 use trackway_tests::{Fixture, report_skipped};
 
 use crate::support::{
-    babeltrace, compared, guarded, has_babeltrace, number_from, print, script, talk,
+    command_with_timeout, compare_outputs, has_babeltrace, number_from_env, run_babeltrace,
+    run_print, script_path, stderr_text,
 };
 
 /// Debian's Python, which is the one that has the bindings.
 const PYTHON: &str = "/usr/bin/python3";
 /// Number of traces to compare, unless `TRACKWAY_READER_SEEDS` has another number.
-const SEEDS: u64 = 200;
+const TRACE_COUNT: u64 = 200;
 
 /// Returns true if the bindings are installed; prints a message if they are not.
-pub(crate) fn has_bindings() -> bool {
+pub(crate) fn has_bt2_bindings() -> bool {
     let imported = Command::new(PYTHON).args(["-c", "import bt2"]).output();
     let there = imported.is_ok_and(|output| output.status.success());
     if !there {
@@ -26,31 +27,33 @@ pub(crate) fn has_bindings() -> bool {
 }
 
 /// Traces of so many seeds.
-pub(crate) fn generate(fixture: &Fixture, first: u64, count: u64) -> Vec<PathBuf> {
+pub(crate) fn generate_traces(fixture: &Fixture, first: u64, count: u64) -> Vec<PathBuf> {
     let folder = fixture.path("traces");
     std::fs::create_dir(&folder).unwrap();
-    let made = guarded(fixture, PYTHON)
-        .arg(script("bt2_generate.py"))
+    let made = command_with_timeout(fixture, PYTHON)
+        .arg(script_path("bt2_generate.py"))
         .arg(&folder)
         .args([first.to_string(), count.to_string()])
         .output()
         .expect("timeout runs");
-    assert!(made.status.success(), "bt2_generate.py: {}", talk(&made));
+    assert!(made.status.success(), "bt2_generate.py: {}", stderr_text(&made));
     (first..first + count).map(|seed| folder.join(seed.to_string())).collect()
 }
 
 #[test]
 fn traces_of_babeltrace2_read_as_it_reads_them() {
-    if !has_babeltrace() || !has_bindings() {
+    if !has_babeltrace() || !has_bt2_bindings() {
         return;
     }
-    let (first, count) =
-        (number_from("TRACKWAY_READER_SEED", 1), number_from("TRACKWAY_READER_SEEDS", SEEDS));
+    let (first, count) = (
+        number_from_env("TRACKWAY_READER_SEED", 1),
+        number_from_env("TRACKWAY_READER_SEEDS", TRACE_COUNT),
+    );
     let fixture = Fixture::new("bt2");
-    let traces = generate(&fixture, first, count);
+    let traces = generate_traces(&fixture, first, count);
     let (mut refused, mut failures, mut lines) = (0, Vec::new(), 0);
     for (seed, trace) in (first..).zip(&traces) {
-        match compare(&fixture, trace) {
+        match compare_readers(&fixture, trace) {
             Some(Ok(printed)) => lines += printed,
             Some(Err(difference)) => failures.push(format!("seed {seed}: {difference}")),
             None => refused += 1,
@@ -66,12 +69,12 @@ fn traces_of_babeltrace2_read_as_it_reads_them() {
 /// output of its own sink, as 2.0.4 does now and then: it aborts
 /// (ctf-meta-update-value-storing-indexes.c:65: Assertion `tgt_fc` failed), or the sink did not
 /// align as its metadata says.
-fn compare(fixture: &Fixture, trace: &Path) -> Option<Result<usize, String>> {
-    let theirs = babeltrace(fixture, &[trace]);
+fn compare_readers(fixture: &Fixture, trace: &Path) -> Option<Result<usize, String>> {
+    let theirs = run_babeltrace(fixture, &[trace]);
     if !theirs.status.success() {
         return None;
     }
-    let ours = print(fixture, &[trace]);
+    let ours = run_print(fixture, &[trace]);
     let lines = ours.stdout.iter().filter(|&&byte| byte == b'\n').count();
-    Some(compared(&ours, &theirs).map(|()| lines))
+    Some(compare_outputs(&ours, &theirs).map(|()| lines))
 }

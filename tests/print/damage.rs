@@ -9,21 +9,22 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::made::{
-    EVENT_BYTES, HEADER_BYTES, METADATA, SIZES_AT, packet, set_size, ticks, write_trace,
+    EVENT_BYTES, PACKET_HEADER_BYTES, SIZES_OFFSET, TICK_METADATA, make_packet, set_packet_size,
+    tick_numbers, write_trace,
 };
-use crate::support::{guarded, print, talk};
+use crate::support::{command_with_timeout, run_print, stderr_text};
 use trackway_tests::{Fixture, build_dir, is_root, report_skipped};
 
 /// All is well.
-const WHOLE: Option<i32> = Some(0);
+const STATUS_WHOLE: Option<i32> = Some(0);
 /// Something is damaged; all else was printed.
-const DAMAGED: Option<i32> = Some(1);
+const STATUS_DAMAGED: Option<i32> = Some(1);
 /// There is no trace.
-const NO_TRACE: Option<i32> = Some(2);
+const STATUS_NO_TRACE: Option<i32> = Some(2);
 
 /// Expects a status, and each of `words` in one line of the messages.
-fn expect(output: &Output, status: Option<i32>, words: &[&str]) {
-    let said = talk(output);
+fn assert_result(output: &Output, status: Option<i32>, words: &[&str]) {
+    let said = stderr_text(output);
     assert_eq!(output.status.code(), status, "{said}");
     let has_all = |line: &str| words.iter().all(|word| line.contains(word));
     assert!(words.is_empty() || said.lines().any(has_all), "{words:?} not in: {said}");
@@ -31,16 +32,16 @@ fn expect(output: &Output, status: Option<i32>, words: &[&str]) {
 }
 
 /// Makes a FIFO.
-fn fifo(path: &Path) {
+fn make_fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().expect("mkfifo runs").success());
 }
 
 /// Prints a trace of one stream, which it writes to the fixture's folder `trace`.
-fn printed(fixture: &Fixture, metadata: &str, stream: &[u8]) -> Output {
+fn print_stream(fixture: &Fixture, metadata: &str, stream: &[u8]) -> Output {
     let trace = fixture.path("trace");
     let _ = fs::remove_dir_all(&trace);
     write_trace(&trace, metadata, &[("stream", stream)]);
-    print(fixture, &[trace])
+    run_print(fixture, &[trace])
 }
 
 #[test]
@@ -48,48 +49,48 @@ fn a_folder_without_a_trace_is_status_2() {
     let fixture = Fixture::new("none");
     let folder = fixture.path("empty");
     fs::create_dir_all(folder.join("also/empty")).unwrap();
-    expect(&print(&fixture, &[&folder]), NO_TRACE, &["is not a trace", "empty"]);
-    expect(&print(&fixture, &[fixture.path("missing")]), NO_TRACE, &["missing"]);
-    fs::write(folder.join("stream"), packet(&[1])).unwrap();
-    expect(&print(&fixture, &[&folder]), NO_TRACE, &["is not a trace"]);
+    assert_result(&run_print(&fixture, &[&folder]), STATUS_NO_TRACE, &["is not a trace", "empty"]);
+    assert_result(&run_print(&fixture, &[fixture.path("missing")]), STATUS_NO_TRACE, &["missing"]);
+    fs::write(folder.join("stream"), make_packet(&[1])).unwrap();
+    assert_result(&run_print(&fixture, &[&folder]), STATUS_NO_TRACE, &["is not a trace"]);
     // A file is not a folder.
-    expect(&print(&fixture, &[folder.join("stream")]), NO_TRACE, &["stream"]);
+    assert_result(&run_print(&fixture, &[folder.join("stream")]), STATUS_NO_TRACE, &["stream"]);
 }
 
 #[test]
 fn fifos_are_not_waited_for() {
     let fixture = Fixture::new("fifo");
     let trace = fixture.path("trace");
-    write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
-    fifo(&trace.join("stream2"));
-    let output = print(&fixture, &[&trace]);
-    expect(&output, WHOLE, &[]);
-    assert_eq!(ticks(&output.stdout), [1, 2]);
+    write_trace(&trace, TICK_METADATA, &[("stream", &make_packet(&[1, 2]))]);
+    make_fifo(&trace.join("stream2"));
+    let output = run_print(&fixture, &[&trace]);
+    assert_result(&output, STATUS_WHOLE, &[]);
+    assert_eq!(tick_numbers(&output.stdout), [1, 2]);
     let other = fixture.path("other");
     fs::create_dir_all(&other).unwrap();
-    fifo(&other.join("metadata"));
-    expect(&print(&fixture, &[&other]), NO_TRACE, &["is not a trace", "other"]);
+    make_fifo(&other.join("metadata"));
+    assert_result(&run_print(&fixture, &[&other]), STATUS_NO_TRACE, &["is not a trace", "other"]);
 }
 
 #[test]
 fn links_that_lead_in_circles_end() {
     let fixture = Fixture::new("links");
     let trace = fixture.path("root/trace");
-    write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
+    write_trace(&trace, TICK_METADATA, &[("stream", &make_packet(&[1, 2]))]);
     symlink("..", trace.join("up")).unwrap();
     symlink("self", trace.join("self")).unwrap();
     symlink("/nowhere/at/all", trace.join("gone")).unwrap();
     symlink(&trace, fixture.path("root/again")).unwrap();
-    let output = print(&fixture, &[fixture.path("root")]);
-    expect(&output, WHOLE, &[]);
-    assert_eq!(ticks(&output.stdout), [1, 2]);
+    let output = run_print(&fixture, &[fixture.path("root")]);
+    assert_result(&output, STATUS_WHOLE, &[]);
+    assert_eq!(tick_numbers(&output.stdout), [1, 2]);
     let looped = fixture.path("looped");
     fs::create_dir(&looped).unwrap();
     symlink("metadata", looped.join("metadata")).unwrap();
-    expect(&print(&fixture, &[&looped]), NO_TRACE, &["is not a trace"]);
+    assert_result(&run_print(&fixture, &[&looped]), STATUS_NO_TRACE, &["is not a trace"]);
     // A link that is given is followed.
-    let output = print(&fixture, &[fixture.path("root/again")]);
-    assert_eq!(ticks(&output.stdout), [1, 2]);
+    let output = run_print(&fixture, &[fixture.path("root/again")]);
+    assert_eq!(tick_numbers(&output.stdout), [1, 2]);
 }
 
 #[test]
@@ -99,17 +100,21 @@ fn files_that_may_not_be_read_are_named() {
     }
     let fixture = Fixture::new("unreadable");
     let trace = fixture.path("trace");
-    let streams: [(&str, &[u8]); 2] = [("a", &packet(&[1])), ("b", &packet(&[2]))];
-    write_trace(&trace, METADATA, &streams);
+    let streams: [(&str, &[u8]); 2] = [("a", &make_packet(&[1])), ("b", &make_packet(&[2]))];
+    write_trace(&trace, TICK_METADATA, &streams);
     let forbid = |name: &str, mode| {
         fs::set_permissions(trace.join(name), fs::Permissions::from_mode(mode)).unwrap();
     };
     forbid("a", 0);
-    let output = print(&fixture, &[&trace]);
-    expect(&output, DAMAGED, &["trace/a", "ermission denied"]);
-    assert_eq!(ticks(&output.stdout), [2]);
+    let output = run_print(&fixture, &[&trace]);
+    assert_result(&output, STATUS_DAMAGED, &["trace/a", "ermission denied"]);
+    assert_eq!(tick_numbers(&output.stdout), [2]);
     forbid("metadata", 0);
-    expect(&print(&fixture, &[&trace]), DAMAGED, &["metadata", "ermission denied"]);
+    assert_result(
+        &run_print(&fixture, &[&trace]),
+        STATUS_DAMAGED,
+        &["metadata", "ermission denied"],
+    );
 }
 
 #[test]
@@ -120,9 +125,9 @@ fn other_versions_are_refused() {
         ("major = 1", "major = 2", "2.8"),
         ("major = 1", "major = 3", "3.8"),
     ] {
-        let output = printed(&fixture, &METADATA.replace(from, to), &packet(&[1]));
-        expect(&output, DAMAGED, &["metadata", "line 4, column"]);
-        assert!(talk(&output).contains(&format!("CTF {word}")), "{}", talk(&output));
+        let output = print_stream(&fixture, &TICK_METADATA.replace(from, to), &make_packet(&[1]));
+        assert_result(&output, STATUS_DAMAGED, &["metadata", "line 4, column"]);
+        assert!(stderr_text(&output).contains(&format!("CTF {word}")), "{}", stderr_text(&output));
         assert!(output.stdout.is_empty());
     }
 }
@@ -138,9 +143,9 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
         ("event { name", "event { {{{{ name", "line 19, column 1:"),
     ];
     for (from, to, place) in places {
-        let output = printed(&fixture, &METADATA.replace(from, to), &packet(&[1]));
-        expect(&output, DAMAGED, &["trace/metadata", place]);
-        assert!(talk(&output).contains("column"), "{}", talk(&output));
+        let output = print_stream(&fixture, &TICK_METADATA.replace(from, to), &make_packet(&[1]));
+        assert_result(&output, STATUS_DAMAGED, &["trace/metadata", place]);
+        assert!(stderr_text(&output).contains("column"), "{}", stderr_text(&output));
         assert!(output.stdout.is_empty());
     }
     // A fault in JSON is described in words, too.
@@ -150,17 +155,17 @@ fn metadata_that_cannot_be_read_says_line_and_column() {
         ("\"event\",}", "line 2, column 18: not JSON: trailing comma"),
         ("event}", "line 2, column 10: not JSON: expected value"),
     ] {
-        let output = printed(&fixture, &format!("{preamble}{rest}"), &packet(&[1]));
-        expect(&output, DAMAGED, &["trace/metadata: metadata ", told]);
+        let output = print_stream(&fixture, &format!("{preamble}{rest}"), &make_packet(&[1]));
+        assert_result(&output, STATUS_DAMAGED, &["trace/metadata: metadata ", told]);
     }
-    let output = printed(&fixture, "", &packet(&[1]));
-    expect(&output, DAMAGED, &["trace/metadata: empty"]);
+    let output = print_stream(&fixture, "", &make_packet(&[1]));
+    assert_result(&output, STATUS_DAMAGED, &["trace/metadata: empty"]);
     // A readable trace next to an unreadable one is read.
     write_trace(&fixture.path("traces/bad"), "/* CTF 1.8 */ trace {", &[]);
-    write_trace(&fixture.path("traces/good"), METADATA, &[("stream", &packet(&[7]))]);
-    let output = print(&fixture, &[fixture.path("traces")]);
-    expect(&output, DAMAGED, &["bad/metadata", "line 1, column"]);
-    assert_eq!(ticks(&output.stdout), [7]);
+    write_trace(&fixture.path("traces/good"), TICK_METADATA, &[("stream", &make_packet(&[7]))]);
+    let output = run_print(&fixture, &[fixture.path("traces")]);
+    assert_result(&output, STATUS_DAMAGED, &["bad/metadata", "line 1, column"]);
+    assert_eq!(tick_numbers(&output.stdout), [7]);
 }
 
 #[test]
@@ -168,31 +173,43 @@ fn recursion_ends() {
     let fixture = Fixture::new("recursion");
     let nested =
         |count: usize| format!("{}u32 n;{}", "struct { ".repeat(count), " } a;".repeat(count));
-    let deep = METADATA.replace("u32 n;", &nested(100_000));
-    expect(&printed(&fixture, &deep, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
-    let braces = METADATA.replace("u32 n;", &"{".repeat(1_000_000));
-    expect(&printed(&fixture, &braces, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    let deep = TICK_METADATA.replace("u32 n;", &nested(100_000));
+    assert_result(
+        &print_stream(&fixture, &deep, &make_packet(&[1])),
+        STATUS_DAMAGED,
+        &["metadata", "line 18"],
+    );
+    let braces = TICK_METADATA.replace("u32 n;", &"{".repeat(1_000_000));
+    assert_result(
+        &print_stream(&fixture, &braces, &make_packet(&[1])),
+        STATUS_DAMAGED,
+        &["metadata", "line 18"],
+    );
     let variants = "enum : u32 { a } t; ".to_owned() + &"variant <t> { ".repeat(100_000);
-    let variants = METADATA.replace("u32 n;", &variants);
-    expect(&printed(&fixture, &variants, &packet(&[1])), DAMAGED, &["metadata", "line 18"]);
+    let variants = TICK_METADATA.replace("u32 n;", &variants);
+    assert_result(
+        &print_stream(&fixture, &variants, &make_packet(&[1])),
+        STATUS_DAMAGED,
+        &["metadata", "line 18"],
+    );
     let folders = (0..200).fold(fixture.path("deep"), |path, _| path.join("d"));
     fs::create_dir_all(&folders).unwrap();
-    expect(&print(&fixture, &[fixture.path("deep")]), NO_TRACE, &[]);
+    assert_result(&run_print(&fixture, &[fixture.path("deep")]), STATUS_NO_TRACE, &[]);
 }
 
 #[test]
 fn a_stream_cut_short_is_read_up_to_there() {
     let fixture = Fixture::new("short");
-    let (first, second) = (packet(&[1, 2]), packet(&[3, 4, 5]));
+    let (first, second) = (make_packet(&[1, 2]), make_packet(&[3, 4, 5]));
     for missing in 1..second.len() {
         let mut stream = [&first[..], &second].concat();
         stream.truncate(stream.len() - missing);
-        let output = printed(&fixture, METADATA, &stream);
+        let output = print_stream(&fixture, TICK_METADATA, &stream);
         let at = format!("byte {}", first.len());
-        expect(&output, DAMAGED, &["trace/stream", "packet 1", &at]);
-        let whole = (second.len() - missing).saturating_sub(HEADER_BYTES) / EVENT_BYTES;
+        assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 1", &at]);
+        let whole = (second.len() - missing).saturating_sub(PACKET_HEADER_BYTES) / EVENT_BYTES;
         let all = [1, 2, 3, 4, 5];
-        assert_eq!(ticks(&output.stdout), all[..2 + whole], "{missing} bytes are missing");
+        assert_eq!(tick_numbers(&output.stdout), all[..2 + whole], "{missing} bytes are missing");
     }
 }
 
@@ -202,31 +219,34 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
     const PADDING_BYTES: usize = 24;
     let fixture = Fixture::new("padding");
     let trace = fixture.path("trace");
-    let first = packet(&[1, 2]);
+    let first = make_packet(&[1, 2]);
     // A packet with events, and one without.
     for numbers in [&[3, 4, 5][..], &[]] {
-        let mut second = packet(numbers);
+        let mut second = make_packet(numbers);
         second.resize(second.len() + PADDING_BYTES, 0);
         let bits = 8 * second.len() as u64;
-        set_size(&mut second, SIZES_AT, bits);
+        set_packet_size(&mut second, SIZES_OFFSET, bits);
         let expected = [&[1, 2], numbers].concat();
         let stream = [&first[..], &second].concat();
-        let output = printed(&fixture, METADATA, &stream);
-        expect(&output, WHOLE, &[]);
-        assert_eq!((ticks(&output.stdout), talk(&output).as_str()), (expected.clone(), ""));
+        let output = print_stream(&fixture, TICK_METADATA, &stream);
+        assert_result(&output, STATUS_WHOLE, &[]);
+        assert_eq!(
+            (tick_numbers(&output.stdout), stderr_text(&output).as_str()),
+            (expected.clone(), "")
+        );
         for missing in [1, PADDING_BYTES - 1, PADDING_BYTES] {
-            write_trace(&trace, METADATA, &[("stream", &stream[..stream.len() - missing])]);
+            write_trace(&trace, TICK_METADATA, &[("stream", &stream[..stream.len() - missing])]);
             let place = format!("packet 1 at byte {}: its last {missing} bytes", first.len());
             let run = |arguments: &[&str]| {
-                let mut command = guarded(&fixture, build_dir().join("trackway"));
+                let mut command = command_with_timeout(&fixture, build_dir().join("trackway"));
                 let output = command.args(arguments).output().expect("timeout runs");
-                expect(&output, DAMAGED, &["trace/stream: ", &place, "padding"]);
-                let reports = talk(&output).matches("bytes are missing").count();
-                assert_eq!(reports, 1, "{arguments:?}: {}", talk(&output));
+                assert_result(&output, STATUS_DAMAGED, &["trace/stream: ", &place, "padding"]);
+                let reports = stderr_text(&output).matches("bytes are missing").count();
+                assert_eq!(reports, 1, "{arguments:?}: {}", stderr_text(&output));
                 output.stdout
             };
             for jobs in ["1", "4"] {
-                assert_eq!(ticks(&run(&["print", "--jobs", jobs, "trace"])), expected);
+                assert_eq!(tick_numbers(&run(&["print", "--jobs", jobs, "trace"])), expected);
                 run(&["print", "--format", "none", "--jobs", jobs, "trace"]);
                 run(&["print", "--format", "json", "--jobs", jobs, "trace"]);
                 let text = run(&["print", "--stats", "--jobs", jobs, "trace"]);
@@ -236,9 +256,9 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
             // What is written has right sizes.
             for command in ["merge", "trim"] {
                 run(&[command, "-o", command, "trace"]);
-                let output = print(&fixture, &[fixture.path(command)]);
-                expect(&output, WHOLE, &[]);
-                assert_eq!(ticks(&output.stdout), expected);
+                let output = run_print(&fixture, &[fixture.path(command)]);
+                assert_result(&output, STATUS_WHOLE, &[]);
+                assert_eq!(tick_numbers(&output.stdout), expected);
                 fs::remove_dir_all(fixture.path(command)).expect("a trace");
             }
         }
@@ -249,27 +269,31 @@ fn a_stream_cut_in_its_padding_is_read_whole_and_reported() {
 #[test]
 fn bytes_behind_the_last_packet_are_reported() {
     let fixture = Fixture::new("behind");
-    let stream = packet(&[1, 2]);
-    for behind in [&[0][..], &[0; 7], &[0; 4096], b"x", &stream[..4], &stream[..HEADER_BYTES - 1]] {
-        let output = printed(&fixture, METADATA, &[&stream[..], behind].concat());
+    let stream = make_packet(&[1, 2]);
+    for behind in
+        [&[0][..], &[0; 7], &[0; 4096], b"x", &stream[..4], &stream[..PACKET_HEADER_BYTES - 1]]
+    {
+        let output = print_stream(&fixture, TICK_METADATA, &[&stream[..], behind].concat());
         let place = format!("packet 1 at byte {}", stream.len());
-        expect(&output, DAMAGED, &["trace/stream: ", &place]);
-        assert_eq!(ticks(&output.stdout), [1, 2]);
+        assert_result(&output, STATUS_DAMAGED, &["trace/stream: ", &place]);
+        assert_eq!(tick_numbers(&output.stdout), [1, 2]);
     }
 }
 
 #[test]
 fn a_packet_damaged_in_the_middle_costs_no_other() {
     let fixture = Fixture::new("middle");
-    let mut damaged = packet(&[3, 4, 5]);
+    let mut damaged = make_packet(&[3, 4, 5]);
     // The id of its second event.
-    damaged[HEADER_BYTES + EVENT_BYTES] = 0x77;
-    let (before, after) = (packet(&[1, 2]), packet(&[6, 7]));
-    let output = printed(&fixture, METADATA, &[&before[..], &damaged, &after].concat());
-    let (at, bit) =
-        (format!("byte {}", before.len()), format!("bit {}", 8 * (HEADER_BYTES + EVENT_BYTES)));
-    expect(&output, DAMAGED, &["trace/stream", "packet 1", &at, &bit]);
-    assert_eq!(ticks(&output.stdout), [1, 2, 3, 6, 7]);
+    damaged[PACKET_HEADER_BYTES + EVENT_BYTES] = 0x77;
+    let (before, after) = (make_packet(&[1, 2]), make_packet(&[6, 7]));
+    let output = print_stream(&fixture, TICK_METADATA, &[&before[..], &damaged, &after].concat());
+    let (at, bit) = (
+        format!("byte {}", before.len()),
+        format!("bit {}", 8 * (PACKET_HEADER_BYTES + EVENT_BYTES)),
+    );
+    assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 1", &at, &bit]);
+    assert_eq!(tick_numbers(&output.stdout), [1, 2, 3, 6, 7]);
 }
 
 /// Every command that reads events prints, counts or copies all of them, and reports the position.
@@ -277,23 +301,23 @@ fn a_packet_damaged_in_the_middle_costs_no_other() {
 fn time_that_goes_backward_is_reported_by_every_reader() {
     let fixture = Fixture::new("backward");
     let trace = fixture.path("trace");
-    let first = packet(&[1, 2]);
-    let stream = [&first[..], &packet(&[7, 5, 4]), &packet(&[3, 8])].concat();
-    write_trace(&trace, METADATA, &[("a", &stream), ("b", &packet(&[1, 6, 9]))]);
+    let first = make_packet(&[1, 2]);
+    let stream = [&first[..], &make_packet(&[7, 5, 4]), &make_packet(&[3, 8])].concat();
+    write_trace(&trace, TICK_METADATA, &[("a", &stream), ("b", &make_packet(&[1, 6, 9]))]);
     let place = format!("packet 1 at byte {}", first.len());
-    let bit = format!("at the event at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
+    let bit = format!("at the event at bit {}", 8 * (PACKET_HEADER_BYTES + EVENT_BYTES));
     let words = ["trace/a: ", &place, "time goes backward by 0.000000002 s", &bit];
     let run = |arguments: &[&str]| {
-        let mut command = guarded(&fixture, build_dir().join("trackway"));
+        let mut command = command_with_timeout(&fixture, build_dir().join("trackway"));
         let output = command.args(arguments).output().expect("timeout runs");
-        expect(&output, DAMAGED, &words);
-        assert_eq!(talk(&output).matches("goes backward").count(), 1, "{arguments:?}");
+        assert_result(&output, STATUS_DAMAGED, &words);
+        assert_eq!(stderr_text(&output).matches("goes backward").count(), 1, "{arguments:?}");
         output.stdout
     };
     let merged = [1, 1, 2, 6, 7, 5, 4, 3, 8, 9];
     for jobs in ["1", "4"] {
         let text = run(&["print", "--clock-seconds", "--jobs", jobs, "trace"]);
-        assert_eq!(ticks(&text), merged);
+        assert_eq!(tick_numbers(&text), merged);
         let text = String::from_utf8(text).expect("text");
         let differences: Vec<&str> = text.lines().map(|line| &line[14..27]).collect();
         let signs = ["?.?????????", "0.000000000", "0.000000001", "0.000000004", "0.000000001"];
@@ -312,18 +336,21 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
         let text = run(&["print", "--stats", "--jobs", jobs, "trace"]);
         assert!(String::from_utf8_lossy(&text).contains("10 events"));
         // What is compared are all events, not only those that are printed.
-        assert_eq!(ticks(&run(&["print", "--filter", "n > 7", "--jobs", jobs, "trace"])), [8, 9]);
+        assert_eq!(
+            tick_numbers(&run(&["print", "--filter", "n > 7", "--jobs", jobs, "trace"])),
+            [8, 9]
+        );
         assert_eq!(run(&["print", "--event", "nosuch", "--jobs", jobs, "trace"]), b"");
     }
     let ranged = run(&["print", "--begin", "0.000000004", "--end", "0.000000006", "trace"]);
-    assert_eq!(ticks(&ranged), [5, 4, 6]);
+    assert_eq!(tick_numbers(&ranged), [5, 4, 6]);
     run(&["merge", "-o", "merged", "trace"]);
     run(&["trim", "--begin", "0.000000005", "-o", "trimmed", "trace"]);
     // What is written is in the streams' order, too.
     for (folder, numbers) in [("merged", &merged[..]), ("trimmed", &[6, 7, 5, 8, 9])] {
-        let output = print(&fixture, &[fixture.path(folder)]);
-        expect(&output, DAMAGED, &["backward by 0.000000002 s"]);
-        assert_eq!(ticks(&output.stdout), numbers, "{folder}");
+        let output = run_print(&fixture, &[fixture.path(folder)]);
+        assert_result(&output, STATUS_DAMAGED, &["backward by 0.000000002 s"]);
+        assert_eq!(tick_numbers(&output.stdout), numbers, "{folder}");
     }
 }
 
@@ -332,15 +359,19 @@ fn time_that_goes_backward_is_reported_by_every_reader() {
 fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
     let fixture = Fixture::new("wraps");
     let [before, after] = [4_294_967_290, 7];
-    let output = printed(&fixture, METADATA, &packet(&[before, after]));
-    let bit = format!("at the event at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
-    expect(&output, DAMAGED, &["trace/stream: packet 0 at byte 0: ", "4.294967283 s", &bit]);
-    assert_eq!(ticks(&output.stdout), [before, after]);
+    let output = print_stream(&fixture, TICK_METADATA, &make_packet(&[before, after]));
+    let bit = format!("at the event at bit {}", 8 * (PACKET_HEADER_BYTES + EVENT_BYTES));
+    assert_result(
+        &output,
+        STATUS_DAMAGED,
+        &["trace/stream: packet 0 at byte 0: ", "4.294967283 s", &bit],
+    );
+    assert_eq!(tick_numbers(&output.stdout), [before, after]);
     let text = String::from_utf8_lossy(&output.stdout);
     assert!(text.contains("] (-4.294967283) here tick"), "{text}");
     // So it is in cycles and with names of the headers' parts.
     let shown = |option: &str| {
-        let output = print(&fixture, &["--clock-cycles", option, "trace"]);
+        let output = run_print(&fixture, &["--clock-cycles", option, "trace"]);
         String::from_utf8_lossy(&output.stdout).into_owned()
     };
     let text = shown("--names=none");
@@ -353,32 +384,36 @@ fn a_clock_that_wraps_far_back_is_shown_as_it_is() {
 #[test]
 fn a_packet_whose_header_is_damaged_costs_no_other() {
     let fixture = Fixture::new("header");
-    let (before, after) = (packet(&[1, 2]), packet(&[6, 7]));
+    let (before, after) = (make_packet(&[1, 2]), make_packet(&[6, 7]));
     for (at, bytes) in [(0, &[0; 40][..]), (0, b"x"), (4, &[0x77])] {
-        let mut damaged = packet(&[3, 4, 5]);
+        let mut damaged = make_packet(&[3, 4, 5]);
         damaged[at..at + bytes.len()].copy_from_slice(bytes);
         let stream = [&before[..], &damaged, &after, &after].concat();
-        let output = printed(&fixture, METADATA, &stream);
+        let output = print_stream(&fixture, TICK_METADATA, &stream);
         let place = format!("byte {}", before.len());
-        expect(&output, DAMAGED, &["trace/stream", "packet 1", &place]);
-        assert_eq!(ticks(&output.stdout), [1, 2, 6, 7, 6, 7], "{}", talk(&output));
+        assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 1", &place]);
+        assert_eq!(tick_numbers(&output.stdout), [1, 2, 6, 7, 6, 7], "{}", stderr_text(&output));
         // What is not read was not lost by the tracer.
-        assert!(!talk(&output).contains("discarded"), "{}", talk(&output));
+        assert!(!stderr_text(&output).contains("discarded"), "{}", stderr_text(&output));
     }
     // A stream full of beginnings of packets: reading ends.
-    let magic = packet(&[1])[..4].repeat(1 << 20);
-    expect(&printed(&fixture, METADATA, &magic), DAMAGED, &["trace/stream", "packet 0"]);
+    let magic = make_packet(&[1])[..4].repeat(1 << 20);
+    assert_result(
+        &print_stream(&fixture, TICK_METADATA, &magic),
+        STATUS_DAMAGED,
+        &["trace/stream", "packet 0"],
+    );
 }
 
 #[test]
 fn an_output_in_a_trace_is_refused() {
     let fixture = Fixture::new("inside");
     let trace = fixture.path("trace");
-    write_trace(&trace, METADATA, &[("stream", &packet(&[1, 2]))]);
+    write_trace(&trace, TICK_METADATA, &[("stream", &make_packet(&[1, 2]))]);
     let before = fs::read(trace.join("stream")).unwrap();
     let status = |arguments: &[&str]| {
         let output = fixture.trackway(arguments).output().expect("trackway runs");
-        (output.status.code(), talk(&output))
+        (output.status.code(), stderr_text(&output))
     };
     for arguments in [
         &["print", "-o", "trace/stream", "trace"][..],
@@ -387,19 +422,19 @@ fn an_output_in_a_trace_is_refused() {
         &["merge", "-o", "trace", "trace"],
     ] {
         let (code, said) = status(arguments);
-        assert_eq!(code, NO_TRACE, "{said}");
+        assert_eq!(code, STATUS_NO_TRACE, "{said}");
         assert!(said.contains("is in"), "{said}");
     }
     assert_eq!(fs::read(trace.join("stream")).unwrap(), before);
     assert_eq!(fs::read_dir(&trace).unwrap().count(), 2);
     let (code, said) = status(&["print", "-o", "text", "--event", "nosuch", "trace"]);
-    assert!(code == WHOLE && said.contains("no kind of event matches --event"), "{said}");
+    assert!(code == STATUS_WHOLE && said.contains("no kind of event matches --event"), "{said}");
 }
 
 #[test]
 fn packets_that_lie_about_their_size_are_found_out() {
     let fixture = Fixture::new("sizes");
-    let whole = packet(&[3, 4]);
+    let whole = make_packet(&[3, 4]);
     let true_bits = 8 * whole.len() as u64;
     for (packet_bits, content_bits) in [
         (0, 0),
@@ -408,20 +443,20 @@ fn packets_that_lie_about_their_size_are_found_out() {
         (7, 7),
         (8, 8),
         (true_bits, true_bits + 8),
-        (8 * HEADER_BYTES as u64 - 8, 8 * HEADER_BYTES as u64 - 8),
+        (8 * PACKET_HEADER_BYTES as u64 - 8, 8 * PACKET_HEADER_BYTES as u64 - 8),
         (true_bits + 1, true_bits),
         (1 << 63, 1 << 63),
         (u64::MAX - 7, 64),
         (u64::MAX, u64::MAX),
     ] {
         let mut lying = whole.clone();
-        set_size(&mut lying, SIZES_AT, packet_bits);
-        set_size(&mut lying, SIZES_AT + 8, content_bits);
-        let before = packet(&[1, 2]);
-        let output = printed(&fixture, METADATA, &[&before[..], &lying].concat());
+        set_packet_size(&mut lying, SIZES_OFFSET, packet_bits);
+        set_packet_size(&mut lying, SIZES_OFFSET + 8, content_bits);
+        let before = make_packet(&[1, 2]);
+        let output = print_stream(&fixture, TICK_METADATA, &[&before[..], &lying].concat());
         let at = format!("byte {}", before.len());
-        expect(&output, DAMAGED, &["trace/stream", "packet 1", &at]);
-        let read = ticks(&output.stdout);
+        assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 1", &at]);
+        let read = tick_numbers(&output.stdout);
         assert!(read.starts_with(&[1, 2]), "{packet_bits}, {content_bits}: {read:?}");
         assert!(read.len() <= 4, "{packet_bits}, {content_bits}: {read:?}");
     }
@@ -430,44 +465,53 @@ fn packets_that_lie_about_their_size_are_found_out() {
 #[test]
 fn sequences_that_cannot_be_are_not_waited_for() {
     let fixture = Fixture::new("sequence");
-    let sequence = METADATA.replace("u32 n;", "u64 length; u32 n[length];");
+    let sequence = TICK_METADATA.replace("u32 n;", "u64 length; u32 n[length];");
     let long = |length: u64| {
-        let mut bytes = packet(&[1]);
-        let at = HEADER_BYTES + EVENT_BYTES - 4;
+        let mut bytes = make_packet(&[1]);
+        let at = PACKET_HEADER_BYTES + EVENT_BYTES - 4;
         bytes.truncate(at);
         bytes.extend(length.to_le_bytes());
         bytes.extend([0; 16]);
         let bits = 8 * bytes.len() as u64;
-        set_size(&mut bytes, SIZES_AT, bits);
-        set_size(&mut bytes, SIZES_AT + 8, bits);
+        set_packet_size(&mut bytes, SIZES_OFFSET, bits);
+        set_packet_size(&mut bytes, SIZES_OFFSET + 8, bits);
         bytes
     };
     for length in [1_u64 << 60, u64::MAX, 1 << 32, 5] {
-        let output = printed(&fixture, &sequence, &long(length));
-        expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0", "bit"]);
+        let output = print_stream(&fixture, &sequence, &long(length));
+        assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 0", "byte 0", "bit"]);
         assert!(output.stdout.is_empty());
     }
-    let output = printed(&fixture, &sequence, &long(4));
-    expect(&output, WHOLE, &[]);
+    let output = print_stream(&fixture, &sequence, &long(4));
+    assert_result(&output, STATUS_WHOLE, &[]);
     // Elements that take no space do not end with the packet.
-    let nothing = METADATA.replace("u32 n;", "u64 length; struct { } n[length];");
-    expect(&printed(&fixture, &nothing, &long(1 << 60)), DAMAGED, &["packet 0", "byte 0"]);
+    let nothing = TICK_METADATA.replace("u32 n;", "u64 length; struct { } n[length];");
+    assert_result(
+        &print_stream(&fixture, &nothing, &long(1 << 60)),
+        STATUS_DAMAGED,
+        &["packet 0", "byte 0"],
+    );
 }
 
 #[test]
 fn clocks_beyond_all_bounds_are_damage() {
     let fixture = Fixture::new("clock");
-    let zero = METADATA.replace("freq = 1000000000", "freq = 0");
-    expect(&printed(&fixture, &zero, &packet(&[1])), DAMAGED, &["metadata", "line 9"]);
-    let far = METADATA.replace("freq = 1000000000", "freq = 1; offset_s = 9223372036854775807");
-    expect(&printed(&fixture, &far, &packet(&[1])), DAMAGED, &["trace/"]);
-    let slow = METADATA.replace("freq = 1000000000", "freq = 1");
-    let mut late = packet(&[1, 2]);
-    late[HEADER_BYTES + EVENT_BYTES + 4..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
-    let output = printed(&fixture, &slow, &late);
-    let bit = format!("at bit {}", 8 * (HEADER_BYTES + EVENT_BYTES));
-    expect(&output, DAMAGED, &["trace/stream", "packet 0", "byte 0", &bit]);
-    assert_eq!(ticks(&output.stdout), [1]);
+    let zero = TICK_METADATA.replace("freq = 1000000000", "freq = 0");
+    assert_result(
+        &print_stream(&fixture, &zero, &make_packet(&[1])),
+        STATUS_DAMAGED,
+        &["metadata", "line 9"],
+    );
+    let far =
+        TICK_METADATA.replace("freq = 1000000000", "freq = 1; offset_s = 9223372036854775807");
+    assert_result(&print_stream(&fixture, &far, &make_packet(&[1])), STATUS_DAMAGED, &["trace/"]);
+    let slow = TICK_METADATA.replace("freq = 1000000000", "freq = 1");
+    let mut late = make_packet(&[1, 2]);
+    late[PACKET_HEADER_BYTES + EVENT_BYTES + 4..][..8].copy_from_slice(&u64::MAX.to_le_bytes());
+    let output = print_stream(&fixture, &slow, &late);
+    let bit = format!("at bit {}", 8 * (PACKET_HEADER_BYTES + EVENT_BYTES));
+    assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 0", "byte 0", &bit]);
+    assert_eq!(tick_numbers(&output.stdout), [1]);
 }
 
 /// A gigabyte of text, by an event of an eighth of a megabyte: bits, each with a long label.
@@ -480,27 +524,28 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
     let labels = format!("{0}a = 0, {0}b = 1", "long_".repeat(200));
     let bits = format!("enum : integer {{ size = 1; align = 1; }} {{ {labels} }} bits[length];");
     let bits = format!("u64 length; {bits}");
-    let metadata = METADATA.replace("u32 n; }; };", &format!("{bits} }}; }};"));
+    let metadata = TICK_METADATA.replace("u32 n; }; };", &format!("{bits} }}; }};"));
     let tick = "event { name = \"tick\"; id = 1; stream_id = 0; fields := struct { u32 n; }; };";
     let metadata = format!("{}{tick}", metadata.replacen("\"tick\"", "\"bits\"", 1));
-    let [mut stream, mut after] = [packet(&[1]), packet(&[2])];
-    after[HEADER_BYTES] = 1;
-    stream.truncate(HEADER_BYTES + EVENT_BYTES - 4);
+    let [mut stream, mut after] = [make_packet(&[1]), make_packet(&[2])];
+    after[PACKET_HEADER_BYTES] = 1;
+    stream.truncate(PACKET_HEADER_BYTES + EVENT_BYTES - 4);
     stream.extend(BITS.to_le_bytes());
     stream.resize(stream.len() + BITS as usize / 8, 0x55);
     // A small record after the large one in its packet, and another packet.
-    stream.extend(&after[HEADER_BYTES..]);
+    stream.extend(&after[PACKET_HEADER_BYTES..]);
     let size = 8 * stream.len() as u64;
-    set_size(&mut stream, SIZES_AT, size);
-    set_size(&mut stream, SIZES_AT + 8, size);
+    set_packet_size(&mut stream, SIZES_OFFSET, size);
+    set_packet_size(&mut stream, SIZES_OFFSET + 8, size);
     write_trace(&trace, &metadata, &[("stream", &[&stream[..], &after].concat())]);
     for format in ["text", "json"] {
-        let mut command = guarded(&fixture, "prlimit");
+        let mut command = command_with_timeout(&fixture, "prlimit");
         command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
         command.args(["print", "--jobs", "1", "--format", format]).arg(&trace);
         let output = command.output().expect("prlimit runs");
-        let bit = format!("event at bit {} is too large", 8 * (HEADER_BYTES + EVENT_BYTES - 4));
-        expect(&output, DAMAGED, &["trace/stream", "packet 0 at byte 0", &bit]);
+        let bit =
+            format!("event at bit {} is too large", 8 * (PACKET_HEADER_BYTES + EVENT_BYTES - 4));
+        assert_result(&output, STATUS_DAMAGED, &["trace/stream", "packet 0 at byte 0", &bit]);
         let lines = output.stdout.iter().filter(|&&byte| byte == b'\n').count();
         assert_eq!(lines, 2, "{format}");
     }
@@ -508,7 +553,7 @@ fn an_event_whose_text_fills_the_memory_is_damage() {
 
 /// Returns an index file of these entries: the packet's offset, its size in bytes, its begin and
 /// end.
-fn index(entries: &[[u64; 4]]) -> Vec<u8> {
+fn encode_index(entries: &[[u64; 4]]) -> Vec<u8> {
     let mut bytes = [0xC1F1_DCC1_u32, 1, 1, 64].map(u32::to_be_bytes).concat();
     for &[at, size, begin, end] in entries {
         let bits = size.wrapping_mul(8);
@@ -524,9 +569,10 @@ fn index(entries: &[[u64; 4]]) -> Vec<u8> {
 fn indexes_that_lie_change_nothing() {
     let fixture = Fixture::new("index");
     let trace = fixture.path("trace");
-    let packets = [packet(&[1, 2]), packet(&[3]), packet(&[4, 5, 6]), packet(&[7])];
+    let packets =
+        [make_packet(&[1, 2]), make_packet(&[3]), make_packet(&[4, 5, 6]), make_packet(&[7])];
     let stream = packets.concat();
-    write_trace(&trace, METADATA, &[("stream", &stream)]);
+    write_trace(&trace, TICK_METADATA, &[("stream", &stream)]);
     fs::create_dir(trace.join("index")).unwrap();
     let mut ends: Vec<u64> = vec![0];
     packets.iter().for_each(|packet| ends.push(ends[ends.len() - 1] + packet.len() as u64));
@@ -537,23 +583,23 @@ fn indexes_that_lie_change_nothing() {
     let mut lies: Vec<Vec<u8>> = vec![
         b"".to_vec(),
         vec![0xff; 4096],
-        index(&truth)[..20].to_vec(),
-        index(&[[u64::MAX; 4], [0; 4], [1 << 60; 4]]),
+        encode_index(&truth)[..20].to_vec(),
+        encode_index(&[[u64::MAX; 4], [0; 4], [1 << 60; 4]]),
         // Some entries missing, out of order, with other positions, sizes and times.
-        index(&[last]),
-        index(&[first, last]),
-        index(&[last, third, second, first]),
-        index(&truth.map(|[at, size, begin, end]| [at + 1, size, begin, end])),
-        index(&truth.map(|[at, size, begin, end]| [at, size + 1, begin, end])),
-        index(&truth.map(|[at, size, begin, _]| [at, size, begin, 0])),
-        index(&truth.map(|[at, size, _, _]| [at, size, 0, 0])),
+        encode_index(&[last]),
+        encode_index(&[first, last]),
+        encode_index(&[last, third, second, first]),
+        encode_index(&truth.map(|[at, size, begin, end]| [at + 1, size, begin, end])),
+        encode_index(&truth.map(|[at, size, begin, end]| [at, size + 1, begin, end])),
+        encode_index(&truth.map(|[at, size, begin, _]| [at, size, begin, 0])),
+        encode_index(&truth.map(|[at, size, _, _]| [at, size, 0, 0])),
         // The same packet, always.
-        index(&[[third[0], third[1], 4, 6]; 4]),
+        encode_index(&[[third[0], third[1], 4, 6]; 4]),
     ];
-    lies.push(index(&truth));
+    lies.push(encode_index(&truth));
     // The second packet's magic number; its size; within it.
     for (at, bytes, lost) in
-        [(0, &[][..], 0), (0, b"x", 1), (SIZES_AT, &[0xff; 8], 1), (1, b"x", 1)]
+        [(0, &[][..], 0), (0, b"x", 1), (SIZES_OFFSET, &[0xff; 8], 1), (1, b"x", 1)]
     {
         let mut damaged = stream.clone();
         damaged[packets[0].len() + at..][..bytes.len()].copy_from_slice(bytes);
@@ -571,10 +617,14 @@ fn indexes_that_lie_change_nothing() {
                 fs::write(trace.join("index/stream.idx"), lie).unwrap();
                 let mut arguments: Vec<&str> = range.to_vec();
                 arguments.push(trace.to_str().unwrap());
-                let output = print(&fixture, &arguments);
-                let said = talk(&output);
-                assert_eq!(ticks(&output.stdout), expected, "{range:?} {at} {lie:?}: {said}");
-                assert_ne!(output.status.code(), NO_TRACE);
+                let output = run_print(&fixture, &arguments);
+                let said = stderr_text(&output);
+                assert_eq!(
+                    tick_numbers(&output.stdout),
+                    expected,
+                    "{range:?} {at} {lie:?}: {said}"
+                );
+                assert_ne!(output.status.code(), STATUS_NO_TRACE);
                 // What is not read was not lost by the tracer.
                 assert!(!said.contains("discarded") && !said.contains("panicked"), "{said}");
             }
@@ -587,16 +637,16 @@ fn more_streams_than_files_may_be_open_are_merged() {
     const STREAMS: u32 = 3000;
     let fixture = Fixture::new("streams");
     let trace = fixture.path("trace");
-    write_trace(&trace, METADATA, &[]);
+    write_trace(&trace, TICK_METADATA, &[]);
     for number in 0..STREAMS {
-        let bytes = packet(&[number, STREAMS + number]);
+        let bytes = make_packet(&[number, STREAMS + number]);
         fs::write(trace.join(format!("stream{number}")), bytes).unwrap();
     }
-    let mut command = guarded(&fixture, "prlimit");
+    let mut command = command_with_timeout(&fixture, "prlimit");
     command.arg("--nofile=1024").arg(build_dir().join("trackway")).arg("print").arg(&trace);
     let output = command.output().expect("prlimit runs");
-    expect(&output, WHOLE, &[]);
-    assert_eq!(ticks(&output.stdout), (0..2 * STREAMS).collect::<Vec<_>>());
+    assert_result(&output, STATUS_WHOLE, &[]);
+    assert_eq!(tick_numbers(&output.stdout), (0..2 * STREAMS).collect::<Vec<_>>());
 }
 
 #[test]
@@ -605,15 +655,19 @@ fn a_trace_being_written_prints_what_is_there() {
     let trace = fixture.path("trace");
     // An empty stream, one whose packet has its size but not its bytes, and metadata whose last
     // event is missing yet.
-    let begun = packet(&[4, 5, 6]);
-    let begun = &begun[..HEADER_BYTES + EVENT_BYTES + 3];
-    let streams: [(&str, &[u8]); 3] = [("a", b""), ("b", begun), ("c", &packet(&[1, 9]))];
-    write_trace(&trace, METADATA, &streams);
-    let output = print(&fixture, &[&trace]);
-    expect(&output, DAMAGED, &["trace/b", "packet 0", "missing"]);
-    assert_eq!(ticks(&output.stdout), [1, 4, 9]);
-    let (known, unknown) = METADATA.split_at(METADATA.len() - 20);
+    let begun = make_packet(&[4, 5, 6]);
+    let begun = &begun[..PACKET_HEADER_BYTES + EVENT_BYTES + 3];
+    let streams: [(&str, &[u8]); 3] = [("a", b""), ("b", begun), ("c", &make_packet(&[1, 9]))];
+    write_trace(&trace, TICK_METADATA, &streams);
+    let output = run_print(&fixture, &[&trace]);
+    assert_result(&output, STATUS_DAMAGED, &["trace/b", "packet 0", "missing"]);
+    assert_eq!(tick_numbers(&output.stdout), [1, 4, 9]);
+    let (known, unknown) = TICK_METADATA.split_at(TICK_METADATA.len() - 20);
     fs::write(trace.join("metadata"), known).unwrap();
-    expect(&print(&fixture, &[&trace]), DAMAGED, &["trace/metadata", "line 18, column"]);
+    assert_result(
+        &run_print(&fixture, &[&trace]),
+        STATUS_DAMAGED,
+        &["trace/metadata", "line 18, column"],
+    );
     assert!(!unknown.is_empty());
 }

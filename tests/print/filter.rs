@@ -31,7 +31,7 @@ int main(void)
 "#;
 
 /// Filters, and how many of the 25 events they take.
-const CASES: [(&str, usize); 24] = [
+const FILTER_CASES: [(&str, usize); 24] = [
     ("number < 3", 6),
     ("shop:sale: number < 3", 3 + 5),
     ("shop:*: number < 3 && change < -8", 2),
@@ -58,11 +58,11 @@ const CASES: [(&str, usize); 24] = [
     ("$ctx.vtid < 0", 0),
 ];
 
-fn print(fixture: &Fixture, trace: &Path, options: &[&str]) -> Output {
+fn print_trace(fixture: &Fixture, trace: &Path, options: &[&str]) -> Output {
     fixture.trackway(&["print"]).arg(trace).args(options).output().expect("trackway runs")
 }
 
-fn messages_of(output: &Output) -> String {
+fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
@@ -73,16 +73,16 @@ fn filters_take_the_events_that_they_are_true_of() {
     let fixture = Fixture::new("print-filter");
     let program = fixture.compile("sales", PROGRAM, true, &[]);
     let trace = fixture.record(&["--event", "shop:*"], &[program]).trace;
-    for (filter, events) in CASES {
-        let output = print(&fixture, &trace, &["--filter", filter]);
-        assert!(output.status.success(), "{filter}: {}", messages_of(&output));
+    for (filter, events) in FILTER_CASES {
+        let output = print_trace(&fixture, &trace, &["--filter", filter]);
+        assert!(output.status.success(), "{filter}: {}", stderr_text(&output));
         let lines = String::from_utf8_lossy(&output.stdout).lines().count();
-        assert_eq!(lines, events, "{filter}: {}", messages_of(&output));
-        let counted = print(&fixture, &trace, &["--filter", filter, "--count"]);
+        assert_eq!(lines, events, "{filter}: {}", stderr_text(&output));
+        let counted = print_trace(&fixture, &trace, &["--filter", filter, "--count"]);
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{events}\n"), "{filter}");
     }
     // All of several must be true.
-    let both = print(&fixture, &trace, &["--filter", "number > 2", "--filter", "number < 4"]);
+    let both = print_trace(&fixture, &trace, &["--filter", "number > 2", "--filter", "number < 4"]);
     assert_eq!(String::from_utf8_lossy(&both.stdout).lines().count(), 2);
     // What is remembered is so in the order of time, over all streams.
     for (filter, numbers) in [
@@ -94,24 +94,24 @@ fn filters_take_the_events_that_they_are_true_of() {
         for jobs in ["1", "2"] {
             let options =
                 ["--filter", filter, "--event", "shop:sale", "--format", "json", "--jobs", jobs];
-            let output = print(&fixture, &trace, &options);
+            let output = print_trace(&fixture, &trace, &options);
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let found: Vec<u64> = text
                 .lines()
                 .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
                 .map(|event| event["fields"]["number"].as_u64().expect("a number"))
                 .collect();
-            assert_eq!(found, numbers, "{filter}: {}", messages_of(&output));
+            assert_eq!(found, numbers, "{filter}: {}", stderr_text(&output));
         }
         let counted =
-            print(&fixture, &trace, &["--filter", filter, "--event", "shop:sale", "--count"]);
+            print_trace(&fixture, &trace, &["--filter", filter, "--event", "shop:sale", "--count"]);
         let lines = numbers.len();
         assert_eq!(String::from_utf8_lossy(&counted.stdout), format!("{lines}\n"), "{filter}");
     }
     // The same events each time, whatever the number of decoding threads.
     let sampled = |jobs: &str| {
         let options = ["--filter", "sample(1/3)", "--jobs", jobs, "--no-delta"];
-        print(&fixture, &trace, &options).stdout
+        print_trace(&fixture, &trace, &options).stdout
     };
     assert_eq!(sampled("1"), sampled("2"));
     let lines = String::from_utf8_lossy(&sampled("1")).lines().count();
@@ -132,19 +132,19 @@ fn faults_of_a_filter_are_reported() {
         ("item > 3", "a string is not compared with an integer"),
         ("number >", "number >\n        ^\n"),
     ] {
-        let output = print(&fixture, &trace, &["--filter", filter]);
+        let output = print_trace(&fixture, &trace, &["--filter", filter]);
         assert!(!output.status.success() && output.stdout.is_empty(), "{filter}");
-        assert!(messages_of(&output).contains(message), "{filter}: {}", messages_of(&output));
+        assert!(stderr_text(&output).contains(message), "{filter}: {}", stderr_text(&output));
     }
-    let output = print(&fixture, &trace, &["--filter", "number & 1 == 1"]);
+    let output = print_trace(&fixture, &trace, &["--filter", "number & 1 == 1"]);
     let hint = "'==' binds more strongly than '&'";
     assert!(
-        output.status.success() && messages_of(&output).contains(hint),
+        output.status.success() && stderr_text(&output).contains(hint),
         "{}",
-        messages_of(&output)
+        stderr_text(&output)
     );
-    let output = print(&fixture, &trace, &["--filter", "number > 3", "--stats"]);
-    assert_eq!(output.status.code(), Some(2), "{}", messages_of(&output));
+    let output = print_trace(&fixture, &trace, &["--filter", "number > 3", "--stats"]);
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_text(&output));
 }
 
 /// RUN filters whose patterns match no event of the trace, alone and with one that does. EXPECT
@@ -163,10 +163,10 @@ fn a_filter_about_nothing_is_refused() {
     ] {
         let beside = ["--filter", "shop:sale: change > 0", "--filter", filter];
         for options in [&beside[2..], &beside] {
-            let output = print(&fixture, &trace, options);
-            assert_eq!(output.status.code(), Some(2), "{filter}: {}", messages_of(&output));
+            let output = print_trace(&fixture, &trace, options);
+            assert_eq!(output.status.code(), Some(2), "{filter}: {}", stderr_text(&output));
             assert!(output.stdout.is_empty(), "{filter}");
-            assert!(messages_of(&output).contains(message), "{filter}: {}", messages_of(&output));
+            assert!(stderr_text(&output).contains(message), "{filter}: {}", stderr_text(&output));
         }
     }
     for (filter, events) in [
@@ -174,12 +174,12 @@ fn a_filter_about_nothing_is_refused() {
         ("bakery:*,shop:close: number < 2", 20 + 2),
         ("shop:*,!shop:sale: number < 2", 20 + 2),
     ] {
-        let output = print(&fixture, &trace, &["--filter", filter, "--count"]);
+        let output = print_trace(&fixture, &trace, &["--filter", filter, "--count"]);
         assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{events}\n"), "{filter}");
     }
     let nothing = fixture.record(&["--event", "bakery:*"], &[&program]).trace;
-    let output = print(&fixture, &nothing, &["--filter", "bakery:*: number > 3"]);
-    assert!(output.status.success() && messages_of(&output).is_empty(), "{}", messages_of(&output));
+    let output = print_trace(&fixture, &nothing, &["--filter", "bakery:*: number > 3"]);
+    assert!(output.status.success() && stderr_text(&output).is_empty(), "{}", stderr_text(&output));
 }
 
 /// RUN trackway filter explain, of a known event and of one in a trace. EXPECT the tree, the
@@ -198,7 +198,7 @@ fn filters_are_explained() {
         (
             output.status.code(),
             String::from_utf8_lossy(&output.stdout).into_owned(),
-            messages_of(&output),
+            stderr_text(&output),
         )
     };
     let (code, text, message) = explain(&[]);
@@ -230,7 +230,7 @@ fn filters_are_explained() {
         "  state, of less than 64 bits and the labels of shop:sale\n",
         "  parts, of elements u16\n",
     ] {
-        assert!(text.contains(part), "{part}: {text}{}", messages_of(&output));
+        assert!(text.contains(part), "{part}: {text}{}", stderr_text(&output));
     }
     let (code, text, message) = explain(&["--event", "shop:closing"]);
     assert_eq!((code, text.as_str()), (Some(2), ""));
@@ -261,7 +261,7 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
     let trace = fixture.record(&["--event", "shop:*"], &[program]).trace;
     let mut header = fixture.trackway(&["filter", "header", "shop:*", "--trace"]);
     let header = header.arg(&trace).output().expect("trackway runs");
-    assert!(header.status.success(), "{}", messages_of(&header));
+    assert!(header.status.success(), "{}", stderr_text(&header));
     let text = String::from_utf8_lossy(&header.stdout).into_owned();
     // A trace has it, and a program has not.
     assert!(!text.contains("_parts_length") && text.contains("trackway_sequence parts;"), "{text}");
@@ -283,64 +283,67 @@ fn filters_in_c_take_the_events_that_they_are_true_of() {
         clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror", "-I"]);
         let output = clang.arg(source_dir().join("include")).args(["-c", "filter.c"]).output();
         let output = output.expect("clang runs");
-        assert!(output.status.success(), "{body}: {}", messages_of(&output));
+        assert!(output.status.success(), "{body}: {}", stderr_text(&output));
         let object = fixture.path("filter.o");
         let object = object.to_str().expect("a path that is text");
         for (name, events) in
             [(object.to_owned(), all), (format!("shop:sale: {object}"), sales + 5)]
         {
-            let output = print(&fixture, &trace, &["--filter-object", &name, "--count"]);
+            let output = print_trace(&fixture, &trace, &["--filter-object", &name, "--count"]);
             let counted = String::from_utf8_lossy(&output.stdout).into_owned();
-            assert_eq!(counted, format!("{events}\n"), "{body}: {}", messages_of(&output));
+            assert_eq!(counted, format!("{events}\n"), "{body}: {}", stderr_text(&output));
         }
         let explained = fixture.trackway(&["filter", "explain", "--object", object]).output();
         let explained = explained.expect("trackway runs");
         let text = String::from_utf8_lossy(&explained.stdout).into_owned();
         for part in ["Filter shop_sale\n", "\nFrame\n", "\nBytecode\n   0  ", "Verified: "] {
-            assert!(text.contains(part), "{part:?}: {text}{}", messages_of(&explained));
+            assert!(text.contains(part), "{part:?}: {text}{}", stderr_text(&explained));
         }
         let mut compile = fixture.trackway(&["filter", "compile", object, "-o"]);
         let output = compile.arg(format!("{object}.twf")).output().expect("trackway runs");
-        assert!(output.status.success(), "{}", messages_of(&output));
-        let made =
-            print(&fixture, &trace, &["--count", "--filter-object", &format!("{object}.twf")]);
+        assert!(output.status.success(), "{}", stderr_text(&output));
+        let made = print_trace(
+            &fixture,
+            &trace,
+            &["--count", "--filter-object", &format!("{object}.twf")],
+        );
         assert_eq!(
             String::from_utf8_lossy(&made.stdout),
             format!("{all}\n"),
             "{}",
-            messages_of(&made)
+            stderr_text(&made)
         );
     }
     // Fields that no event has, an invalid file, an unknown event.
     let object = fixture.path("filter.o");
     let elsewhere = format!("shop:close: {}", object.display());
-    let output = print(&fixture, &trace, &["--filter-object", &elsewhere, "--count"]);
+    let output = print_trace(&fixture, &trace, &["--filter-object", &elsewhere, "--count"]);
     assert!(
         output.status.success(),
         "it reads nothing but its own memory: {}",
-        messages_of(&output)
+        stderr_text(&output)
     );
     let source = "#include \"shop.h\"\nTRACKWAY_FILTER(shop_sale, s) { return s->change > 1; }\n";
     fs::write(fixture.path("filter.c"), source).expect("a file");
     let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-I"]).arg(source_dir().join("include"));
     assert!(clang.args(["-c", "filter.c"]).status().expect("clang runs").success());
-    let output = print(&fixture, &trace, &["--filter-object", &elsewhere]);
+    let output = print_trace(&fixture, &trace, &["--filter-object", &elsewhere]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(messages_of(&output).contains("--filter-object: no kind of event has all that"));
-    let output = print(&fixture, &trace, &["--filter-object", "filter.c"]);
+    assert!(stderr_text(&output).contains("--filter-object: no kind of event has all that"));
+    let output = print_trace(&fixture, &trace, &["--filter-object", "filter.c"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        messages_of(&output).contains("filter.c: it is no object file for BPF"),
+        stderr_text(&output).contains("filter.c: it is no object file for BPF"),
         "{}",
-        messages_of(&output)
+        stderr_text(&output)
     );
     let mut header = fixture.trackway(&["filter", "header", "shop:nothing", "--trace"]);
     let output = header.arg(&trace).output().expect("trackway runs");
     assert_eq!(output.status.code(), Some(2));
     assert!(
-        messages_of(&output).contains("shop:nothing: no kind of event"),
+        stderr_text(&output).contains("shop:nothing: no kind of event"),
         "{}",
-        messages_of(&output)
+        stderr_text(&output)
     );
 }

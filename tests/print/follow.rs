@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trackway_tests::steps::wait_for;
 use trackway_tests::{Fixture, build_dir, lossy_text};
 
-const TICKER: &str = r#"
+const TICKER_SOURCE: &str = r#"
 #include <pthread.h>
 #include <trackway/trackway.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ int main(void)
 #[test]
 fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
     let fixture = Fixture::new("follow");
-    let program = fixture.compile("ticker", TICKER, true, &[]);
+    let program = fixture.compile("ticker", TICKER_SOURCE, true, &[]);
     let trace = fixture.path("trace");
     let mut recorder = fixture.trackway(&["record", "-o"]);
     let recorder = recorder
@@ -90,7 +90,7 @@ fn a_recording_is_shown_as_it_grows_and_ends_with_it() {
 #[test]
 fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
     let fixture = Fixture::new("follow-ended");
-    let program = fixture.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let program = fixture.compile("ticker", &TICKER_SOURCE.replace("1500", "10"), true, &[]);
     let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let follow =
@@ -106,14 +106,14 @@ fn an_ended_trace_is_shown_and_what_is_no_folder_refused() {
 #[test]
 fn filters_on_events_to_come_are_accepted() {
     let fixture = Fixture::new("follow-filters");
-    let program = fixture.compile("ticker", &TICKER.replace("1500", "10"), true, &[]);
+    let program = fixture.compile("ticker", &TICKER_SOURCE.replace("1500", "10"), true, &[]);
     let recording = fixture.record(&["--event", "myapp:tick"], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let follow = |filter: &str| {
         let mut print = fixture.trackway(&["print", "--follow", "--filter", filter]);
         let output = print.arg(&recording.trace).output().expect("it runs");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        (output.status.code(), ticks(&output.stdout), said)
+        (output.status.code(), count_ticks(&output.stdout), said)
     };
     for (filter, status, shown, message) in [
         ("later:*: size > 3", 0, 30, "matches 'later:*', and it keeps nothing out so far"),
@@ -129,7 +129,7 @@ fn filters_on_events_to_come_are_accepted() {
 }
 
 /// Ticks once for each byte that it reads.
-const ANSWERER: &str = r#"
+const ANSWERER_SOURCE: &str = r#"
 #include <trackway/trackway.h>
 #include <stdio.h>
 TRACKWAY_EVENT(myapp, tick, TRACKWAY_INFO, (u32, n));
@@ -141,16 +141,16 @@ int main(void) {
 "#;
 
 /// A recorded program that ticks on request. Dropping it ends both.
-struct Recorded<'w> {
+struct RecordedTicker<'w> {
     fixture: &'w Fixture,
     trace: PathBuf,
     recorder: Child,
     input: Option<ChildStdin>,
 }
 
-impl<'w> Recorded<'w> {
+impl<'w> RecordedTicker<'w> {
     fn start(fixture: &'w Fixture) -> Self {
-        let program = fixture.compile("answerer", ANSWERER, true, &[]);
+        let program = fixture.compile("answerer", ANSWERER_SOURCE, true, &[]);
         let trace = fixture.path("trace");
         let mut recorder = fixture.trackway(&["record", "-q", "-o"]);
         recorder.arg(&trace).arg("--").arg(&program);
@@ -163,9 +163,9 @@ impl<'w> Recorded<'w> {
 
     /// Lets the program tick, and waits until that is in the trace.
     fn tick(&mut self) {
-        let before = ticks(&self.print(&[]).stdout);
+        let before = count_ticks(&self.print(&[]).stdout);
         self.input.as_mut().expect("a pipe").write_all(b"x").expect("the program reads");
-        wait_for("a tick", || ticks(&self.print(&[]).stdout) > before);
+        wait_for("a tick", || count_ticks(&self.print(&[]).stdout) > before);
     }
 
     fn print(&self, options: &[&str]) -> Output {
@@ -173,8 +173,8 @@ impl<'w> Recorded<'w> {
         print.args(options).arg(&self.trace).output().expect("trackway runs")
     }
 
-    fn follow(&self, options: &[&str]) -> Follower {
-        Follower::start(self.fixture, options, &self.trace)
+    fn follow(&self, options: &[&str]) -> PrintFollower {
+        PrintFollower::start(self.fixture, options, &self.trace)
     }
 
     /// Lets the program, and with it the recorder, end.
@@ -192,7 +192,7 @@ impl<'w> Recorded<'w> {
     }
 }
 
-impl Drop for Recorded<'_> {
+impl Drop for RecordedTicker<'_> {
     fn drop(&mut self) {
         let _ = self.recorder.kill();
         let _ = self.recorder.wait();
@@ -200,13 +200,13 @@ impl Drop for Recorded<'_> {
 }
 
 /// `trackway print --follow`; dropping it kills the process.
-struct Follower {
+struct PrintFollower {
     child: Option<Child>,
     out: PathBuf,
     messages: PathBuf,
 }
 
-impl Follower {
+impl PrintFollower {
     fn start(fixture: &Fixture, options: &[&str], trace: &Path) -> Self {
         let mut command = fixture.trackway(&["print", "--follow"]);
         command.args(options).arg(trace);
@@ -221,7 +221,7 @@ impl Follower {
     }
 
     fn shown(&self) -> usize {
-        ticks(&fs::read(&self.out).expect("text"))
+        count_ticks(&fs::read(&self.out).expect("text"))
     }
 
     fn read_messages(&self) -> String {
@@ -240,7 +240,7 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for PrintFollower {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
@@ -249,14 +249,14 @@ impl Drop for Follower {
     }
 }
 
-fn ticks(text: &[u8]) -> usize {
+fn count_ticks(text: &[u8]) -> usize {
     String::from_utf8_lossy(text).matches("myapp:tick").count()
 }
 
 #[test]
 fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recovered() {
     let fixture = Fixture::new("follow-killed");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     for options in [&[][..], &["--stats"], &["--details"]] {
         let live = recorded.print(options);
@@ -299,14 +299,14 @@ fn a_trace_whose_recorder_was_killed_is_said_to_be_incomplete_until_it_is_recove
         lossy_text(&recovered.stderr)
     );
     assert_eq!(lossy_text(&print(&[]).stderr), "");
-    let (status, shown, said) = Follower::start(&fixture, &[], &trace).finish();
+    let (status, shown, said) = PrintFollower::start(&fixture, &[], &trace).finish();
     assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
 }
 
 #[test]
 fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled() {
     let fixture = Fixture::new("follow-gone");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     let trace = recorded.kill();
     // As if the machine had been restarted.
@@ -329,14 +329,14 @@ fn a_trace_whose_memory_is_gone_is_said_to_be_incomplete_until_that_is_settled()
 #[test]
 fn traces_made_of_a_recorded_one_are_not_taken_for_incomplete() {
     let fixture = Fixture::new("follow-trimmed");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     let trace = recorded.trace.clone();
     recorded.finish();
     let trimmed = fixture.path("trimmed");
     let output = fixture.trackway(&["trim", "-o"]).arg(&trimmed).arg(&trace).output();
     assert!(output.expect("trackway runs").status.success());
-    let (status, shown, said) = Follower::start(&fixture, &[], &trimmed).finish();
+    let (status, shown, said) = PrintFollower::start(&fixture, &[], &trimmed).finish();
     assert_eq!((status, shown, said.as_str()), (Some(0), 1, ""));
 }
 
@@ -345,12 +345,12 @@ fn times_of_the_day_are_those_of_the_first_event_whenever_it_comes() {
     let fixture = Fixture::new("follow-begin");
     let trace = fixture.path("trace");
     fs::create_dir(&trace).expect("a folder");
-    let wrong = Follower::start(&fixture, &["--begin", "25:00"], &trace).finish();
+    let wrong = PrintFollower::start(&fixture, &["--begin", "25:00"], &trace).finish();
     assert_eq!((wrong.0, wrong.1), (Some(2), 0));
     assert!(wrong.2.contains("'25:00' is not a time"), "{}", wrong.2);
 
-    let follower = Follower::start(&fixture, &["--begin", "00:00"], &trace);
-    let mut recorded = Recorded::start(&fixture);
+    let follower = PrintFollower::start(&fixture, &["--begin", "00:00"], &trace);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     wait_for("the tick", || follower.shown() == 1);
     recorded.finish();
@@ -360,7 +360,7 @@ fn times_of_the_day_are_those_of_the_first_event_whenever_it_comes() {
 #[test]
 fn following_ends_with_the_range_whether_or_not_anything_happens() {
     let fixture = Fixture::new("follow-end");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     let soon = || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
         (now + Duration::from_secs(1)).as_secs().to_string()
@@ -382,14 +382,15 @@ fn following_ends_with_the_range_whether_or_not_anything_happens() {
 #[test]
 fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
     let fixture = Fixture::new("follow-end-killed");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     // So soon after the present events that the follower reaches it before it can know that the
     // traces have ended.
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time");
     let end = format!("{}.{:09}", now.as_secs(), now.subsec_nanos());
     let trace = recorded.kill();
-    let follow = || Follower::start(&fixture, &["--begin", "0", "--end", &end], &trace).finish();
+    let follow =
+        || PrintFollower::start(&fixture, &["--begin", "0", "--end", &end], &trace).finish();
     let (status, shown, said) = follow();
     assert_eq!((status, shown), (Some(1), 1), "{said}");
     assert!(said.contains(" is not complete: its recorder was killed or interrupted\n"), "{said}");
@@ -400,7 +401,7 @@ fn a_range_whose_events_may_be_in_memory_still_is_said_to_be_incomplete() {
 #[test]
 fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     let fixture = Fixture::new("follow-moved");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     let follower = recorded.follow(&[]);
     wait_for("the tick", || follower.shown() == 1);
@@ -416,8 +417,8 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
     // The end of other tracers' traces is unknown.
     let trace = fixture.path("other");
     fs::create_dir(&trace).expect("a folder");
-    fs::write(trace.join("metadata"), METADATA).expect("metadata");
-    let follower = Follower::start(&fixture, &[], &trace);
+    fs::write(trace.join("metadata"), TRACE_METADATA).expect("metadata");
+    let follower = PrintFollower::start(&fixture, &[], &trace);
     let mut stream = File::create(trace.join("stream")).expect("a file");
     for n in 0..3_u32 {
         stream.write_all(&n.to_le_bytes()).expect("an event");
@@ -433,7 +434,7 @@ fn a_folder_that_is_moved_is_followed_and_one_that_is_removed_ends_it() {
 #[test]
 fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
     let fixture = Fixture::new("follow-pipe");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     let mut command = fixture.trackway(&["print", "--follow"]);
     command.arg(&recorded.trace).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -441,7 +442,7 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
     let mut line = String::new();
     let mut read = BufReader::new(follower.stdout.take().expect("a pipe"));
     read.read_line(&mut line).expect("the tick");
-    assert_eq!(ticks(line.as_bytes()), 1);
+    assert_eq!(count_ticks(line.as_bytes()), 1);
     drop(read);
     let mut status = None;
     wait_for("the end of following", || {
@@ -459,7 +460,7 @@ fn following_ends_when_nobody_reads_it_whether_or_not_anything_happens() {
 #[test]
 fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
     let fixture = Fixture::new("follow-idle");
-    let mut recorded = Recorded::start(&fixture);
+    let mut recorded = RecordedTicker::start(&fixture);
     recorded.tick();
     let follower = recorded.follow(&[]);
     wait_for("the tick", || follower.shown() == 1);
@@ -478,16 +479,16 @@ fn the_metadata_of_a_trace_where_nothing_happens_is_not_read_again_and_again() {
     };
     // The follower checks the files for a second or two. Then it reads only the recorder's
     // position, in the few bytes of `trackway/live`.
-    const LOOKS: u64 = 10;
+    const POLLS_MAX: u64 = 10;
     // SAFETY: geteuid has no preconditions.
     let user = unsafe { libc::geteuid() };
     let metadata = recorded.trace.join(format!("ust/uid/{user}/64-bit/metadata"));
     let metadata = fs::metadata(metadata).expect("metadata").len();
-    assert!(metadata > 100 * LOOKS, "{metadata}");
+    assert!(metadata > 100 * POLLS_MAX, "{metadata}");
     wait_for("looks that read next to nothing", || {
         let before = read();
-        pass(LOOKS);
-        read() - before < 100 * LOOKS
+        pass(POLLS_MAX);
+        read() - before < 100 * POLLS_MAX
     });
     recorded.tick();
     wait_for("the other tick", || follower.shown() == 2);
@@ -505,7 +506,8 @@ fn memory_for_a_file_does_not_grow_with_its_packets() {
     let trace = fixture.path("trace");
     fs::create_dir(&trace).expect("a folder");
     let context = "packet.context := struct { integer { size = 8; align = 8; } packet_size; };";
-    let metadata = METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
+    let metadata =
+        TRACE_METADATA.replace("id = 0; };\nevent", &format!("id = 0; {context} }};\nevent"));
     fs::write(trace.join("metadata"), metadata).expect("metadata");
     // Packets of a byte, which is their size in bits; the last one has an event.
     let mut packets = vec![8; PACKETS];
@@ -514,7 +516,7 @@ fn memory_for_a_file_does_not_grow_with_its_packets() {
     let mut command = fixture.command("prlimit");
     command.arg(format!("--data={MEMORY_BYTES}")).arg(build_dir().join("trackway"));
     command.args(["print", "--follow", "--jobs", "1"]).arg(&trace);
-    let follower = Follower::run(&fixture, command);
+    let follower = PrintFollower::run(&fixture, command);
     wait_for("the event, or the end", || {
         follower.shown() == 1 || !follower.read_messages().is_empty()
     });
@@ -524,7 +526,7 @@ fn memory_for_a_file_does_not_grow_with_its_packets() {
 }
 
 /// A trace of one kind of event, and of packets without sizes or times.
-const METADATA: &str = "/* CTF 1.8 */
+const TRACE_METADATA: &str = "/* CTF 1.8 */
 trace { major = 1; minor = 8; byte_order = le; };
 stream { id = 0; };
 event { name = \"myapp:tick\"; stream_id = 0; id = 0;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// Metadata of one class of events, `tick: { n = … }`, in packets of all that packets can say.
-pub(crate) const METADATA: &str = r#"/* CTF 1.8 */
+pub(crate) const TICK_METADATA: &str = r#"/* CTF 1.8 */
 typealias integer { size = 32; } := u32;
 typealias integer { size = 64; } := u64;
 trace {
@@ -25,33 +25,33 @@ event { name = "tick"; id = 0; stream_id = 0; fields := struct { u32 n; }; };
 "#;
 
 /// First word of every packet.
-const MAGIC: u32 = 0xC1FC_1FC1;
+const PACKET_MAGIC: u32 = 0xC1FC_1FC1;
 /// Size of a packet's header and context.
-pub(crate) const HEADER_BYTES: usize = 8 + 32;
+pub(crate) const PACKET_HEADER_BYTES: usize = 8 + 32;
 /// Size of an event.
 pub(crate) const EVENT_BYTES: usize = 16;
 /// Offset of a packet's sizes, in bits: packet, then content.
-pub(crate) const SIZES_AT: usize = 8;
+pub(crate) const SIZES_OFFSET: usize = 8;
 
 /// Makes a packet with an event `tick` for each of `numbers`, at that time in nanoseconds.
-pub(crate) fn packet(numbers: &[u32]) -> Vec<u8> {
-    let events: Vec<u8> = numbers.iter().flat_map(|&number| event(number)).collect();
-    let bits = 8 * (HEADER_BYTES + events.len()) as u64;
+pub(crate) fn make_packet(numbers: &[u32]) -> Vec<u8> {
+    let events: Vec<u8> = numbers.iter().flat_map(|&number| make_event(number)).collect();
+    let bits = 8 * (PACKET_HEADER_BYTES + events.len()) as u64;
     let first = u64::from(numbers.first().copied().unwrap_or(0));
     let last = u64::from(numbers.last().copied().unwrap_or(0));
-    let mut bytes = [MAGIC.to_le_bytes(), [0; 4]].concat();
+    let mut bytes = [PACKET_MAGIC.to_le_bytes(), [0; 4]].concat();
     bytes.extend([bits, bits, first, last].into_iter().flat_map(u64::to_le_bytes));
     bytes.extend(events);
     bytes
 }
 
-fn event(number: u32) -> Vec<u8> {
+fn make_event(number: u32) -> Vec<u8> {
     let time = u64::from(number).to_le_bytes();
     [&0_u32.to_le_bytes()[..], &time, &number.to_le_bytes()].concat()
 }
 
-/// Puts a number in place of a packet's size (`SIZES_AT`) or its content's (8 bytes further).
-pub(crate) fn set_size(packet: &mut [u8], at: usize, bits: u64) {
+/// Puts a number in place of a packet's size (`SIZES_OFFSET`) or its content's (8 bytes further).
+pub(crate) fn set_packet_size(packet: &mut [u8], at: usize, bits: u64) {
     packet[at..at + 8].copy_from_slice(&bits.to_le_bytes());
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn write_trace(folder: &Path, metadata: &str, streams: &[(&str, &[u8]
 }
 
 /// Returns the numbers of the ticks in printed text, in order.
-pub(crate) fn ticks(text: &[u8]) -> Vec<u32> {
+pub(crate) fn tick_numbers(text: &[u8]) -> Vec<u32> {
     let text = String::from_utf8_lossy(text);
     let number = |line: &str| {
         let (_, rest) = line.split_once("tick: { n = ")?;

@@ -7,7 +7,7 @@ use std::process::Output;
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
 /// Options of both, each with its value in the same word.
-const OPTIONS: [&[&str]; 40] = [
+const OPTION_SETS: [&[&str]; 40] = [
     &[],
     &["--no-delta"],
     &["--clock-seconds"],
@@ -51,19 +51,19 @@ const OPTIONS: [&[&str]; 40] = [
 ];
 
 /// A zone far from UTC, with other dates.
-const ZONE: &str = "AWAY12";
+const TIME_ZONE: &str = "AWAY12";
 
-fn run(fixture: &Fixture, babeltrace: bool, options: &[&str], traces: &[PathBuf]) -> Output {
+fn run_reader(fixture: &Fixture, babeltrace: bool, options: &[&str], traces: &[PathBuf]) -> Output {
     let mut command =
         if babeltrace { fixture.command("babeltrace2") } else { fixture.trackway(&["print"]) };
-    command.args(options).args(traces).env("TZ", ZONE);
+    command.args(options).args(traces).env("TZ", TIME_ZONE);
     command.output().expect("it runs")
 }
 
 /// Compares standard output and error, and whether it is refused.
-fn compare(fixture: &Fixture, options: &[&str], traces: &[PathBuf]) {
-    let theirs = run(fixture, true, options, traces);
-    let ours = run(fixture, false, options, traces);
+fn compare_readers(fixture: &Fixture, options: &[&str], traces: &[PathBuf]) {
+    let theirs = run_reader(fixture, true, options, traces);
+    let ours = run_reader(fixture, false, options, traces);
     let what = format!("{options:?} {traces:?}");
     let refused = |output: &Output| !output.status.success();
     let talk = String::from_utf8_lossy(&ours.stderr);
@@ -81,18 +81,18 @@ fn compare(fixture: &Fixture, options: &[&str], traces: &[PathBuf]) {
 }
 
 /// Returns the times of a trace's events, in the format of these options.
-fn times(fixture: &Fixture, options: &[&str], trace: &[PathBuf]) -> Vec<String> {
+fn event_times(fixture: &Fixture, options: &[&str], trace: &[PathBuf]) -> Vec<String> {
     let options = [options, &["--no-delta"]].concat();
-    let text = run(fixture, false, &options, trace).stdout;
+    let text = run_reader(fixture, false, &options, trace).stdout;
     let text = String::from_utf8_lossy(&text);
     let time = |line: &str| Some(line.strip_prefix('[')?.split_once(']')?.0.to_owned());
     text.lines().filter_map(time).collect()
 }
 
 /// Compares ranges of a trace's times, in all forms of the options.
-fn compare_ranges(fixture: &Fixture, trace: &[PathBuf]) {
+fn compare_time_ranges(fixture: &Fixture, trace: &[PathBuf]) {
     for form in [&["--clock-seconds"][..], &["--clock-date"], &["--clock-date", "--clock-gmt"]] {
-        let times = times(fixture, form, trace);
+        let times = event_times(fixture, form, trace);
         let (begin, end) = (&times[times.len() / 3], &times[2 * times.len() / 3]);
         let zone = if form.contains(&"--clock-gmt") { "--clock-gmt" } else { "--clock-date" };
         let mut forms = vec![(begin.as_str(), end.as_str())];
@@ -105,11 +105,11 @@ fn compare_ranges(fixture: &Fixture, trace: &[PathBuf]) {
         }
         for (begin, end) in forms {
             let (from, to) = (format!("--begin={begin}"), format!("--end={end}"));
-            compare(fixture, &[zone, &from], trace);
-            compare(fixture, &[zone, &to], trace);
-            compare(fixture, &[zone, &from, &to], trace);
-            compare(fixture, &[zone, &format!("--timerange=[{begin},{end}]")], trace);
-            compare(fixture, &[zone, &from, &format!("--end={begin}")], trace);
+            compare_readers(fixture, &[zone, &from], trace);
+            compare_readers(fixture, &[zone, &to], trace);
+            compare_readers(fixture, &[zone, &from, &to], trace);
+            compare_readers(fixture, &[zone, &format!("--timerange=[{begin},{end}]")], trace);
+            compare_readers(fixture, &[zone, &from, &format!("--end={begin}")], trace);
         }
     }
     for wrong in [
@@ -119,12 +119,12 @@ fn compare_ranges(fixture: &Fixture, trace: &[PathBuf]) {
         &["--begin=1.0123456789"],
         &["--begin=1", "--timerange=1,2"],
     ] {
-        compare(fixture, wrong, trace);
+        compare_readers(fixture, wrong, trace);
     }
 }
 
 /// Records a trace with all contexts and with losses, through which the ranges cut.
-fn recorded(fixture: &Fixture) -> PathBuf {
+fn record_lossy_trace(fixture: &Fixture) -> PathBuf {
     let program = fixture.compile(
         "lossy",
         "#include <trackway/trackway.h>\n\
@@ -144,7 +144,7 @@ fn recorded(fixture: &Fixture) -> PathBuf {
 }
 
 /// Returns the real traces next to the checkout, if they are there.
-fn shared(name: &str) -> Option<PathBuf> {
+fn shared_trace(name: &str) -> Option<PathBuf> {
     let path = source_dir().join("../shared/traces").join(name);
     let path = fs::canonicalize(path).ok().filter(|path| Path::is_dir(path));
     if path.is_none() {
@@ -159,15 +159,15 @@ fn options_do_what_they_do_in_babeltrace2() {
         return report_skipped("babeltrace2 is not installed");
     }
     let fixture = Fixture::new("options");
-    let mut traces = vec![recorded(&fixture)];
-    traces.extend(shared("context-switches"));
+    let mut traces = vec![record_lossy_trace(&fixture)];
+    traces.extend(shared_trace("context-switches"));
     for trace in &traces {
         let trace = [trace.clone()];
-        OPTIONS.iter().for_each(|options| compare(&fixture, options, &trace));
-        compare_ranges(&fixture, &trace);
+        OPTION_SETS.iter().for_each(|options| compare_readers(&fixture, options, &trace));
+        compare_time_ranges(&fixture, &trace);
     }
     // Several at once, and one twice.
-    traces.extend(shared("cyg-profile"));
+    traces.extend(shared_trace("cyg-profile"));
     traces.push(traces[0].clone());
-    compare(&fixture, &["--fields=all"], &traces);
+    compare_readers(&fixture, &["--fields=all"], &traces);
 }

@@ -6,17 +6,20 @@ use std::path::{Path, PathBuf};
 use trackway_testkit::Random;
 use trackway_tests::Fixture;
 
-use crate::bt2::{generate, has_bindings};
-use crate::support::{babeltrace, compared, guarded, guarded_print, has_babeltrace};
+use crate::bt2::{generate_traces, has_bt2_bindings};
+use crate::support::{
+    command_with_timeout, compare_outputs, has_babeltrace, print_command_with_timeout,
+    run_babeltrace,
+};
 
 /// Traces that are printed.
-const TRACES: u64 = 24;
+const TRACE_COUNT: u64 = 24;
 /// Combinations tried on each.
-const COMBINATIONS: u64 = 10;
+const COMBINATIONS_PER_TRACE: u64 = 10;
 /// Time zones, as POSIX writes them: east and west of Greenwich, with half an hour.
-const ZONES: [&str; 3] = ["UTC", "EAST-5:30", "WEST+9"];
+const TIME_ZONES: [&str; 3] = ["UTC", "EAST-5:30", "WEST+9"];
 
-const CLOCKS: [&[&str]; 8] = [
+const CLOCK_OPTIONS: [&[&str]; 8] = [
     &[],
     &[],
     &["--clock-seconds"],
@@ -26,8 +29,8 @@ const CLOCKS: [&[&str]; 8] = [
     &["--clock-cycles"],
     &["--clock-seconds", "--clock-date"],
 ];
-const NAMES: [&str; 4] = ["payload", "context", "header", "scope"];
-const FIELDS: [&str; 8] = [
+const NAMES_VALUES: [&str; 4] = ["payload", "context", "header", "scope"];
+const FIELDS_VALUES: [&str; 8] = [
     "trace",
     "trace:hostname",
     "trace:domain",
@@ -39,7 +42,7 @@ const FIELDS: [&str; 8] = [
 ];
 
 /// Returns some of `words` as a list, or `all`.
-fn list(random: &mut Random, words: &[&str]) -> String {
+fn random_list(random: &mut Random, words: &[&str]) -> String {
     match random.next_below(6) {
         0 => "all".to_owned(),
         _ => {
@@ -51,11 +54,11 @@ fn list(random: &mut Random, words: &[&str]) -> String {
 }
 
 /// Returns the times of events in each of the forms of `--begin`: seconds, times of the day, dates.
-fn times(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
+fn times_in_all_forms(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
     let of_form = |options: &&[&str]| {
         let mut arguments: Vec<_> = options.iter().map(PathBuf::from).collect();
         arguments.push(trace.to_owned());
-        let text = babeltrace(fixture, &arguments).stdout;
+        let text = run_babeltrace(fixture, &arguments).stdout;
         let text = String::from_utf8_lossy(&text).into_owned();
         let stamps = text.lines().filter_map(|line| line.strip_prefix('[')?.split(']').next());
         stamps.map(str::to_owned).collect()
@@ -65,17 +68,19 @@ fn times(fixture: &Fixture, trace: &Path) -> Vec<Vec<String>> {
 }
 
 fn random_options(random: &mut Random, times: &[Vec<String>]) -> Vec<String> {
-    let mut options: Vec<_> = random.pick(&CLOCKS).iter().map(|&word| word.to_owned()).collect();
+    let mut options: Vec<_> =
+        random.pick(&CLOCK_OPTIONS).iter().map(|&word| word.to_owned()).collect();
     if random.once_in(3) {
         options.push("--no-delta".to_owned());
     }
     if random.once_in(2) {
         // (`--fields none` is unknown to babeltrace2 2.0.4.)
-        let names = if random.once_in(6) { "none".to_owned() } else { list(random, &NAMES) };
+        let names =
+            if random.once_in(6) { "none".to_owned() } else { random_list(random, &NAMES_VALUES) };
         options.extend(["--names".to_owned(), names]);
     }
     if random.once_in(2) {
-        options.extend(["--fields".to_owned(), list(random, &FIELDS)]);
+        options.extend(["--fields".to_owned(), random_list(random, &FIELDS_VALUES)]);
     }
     if random.once_in(4) {
         options.push(format!("--clock-offset={}", random.next_below(100_000) as i64 - 50_000));
@@ -100,16 +105,16 @@ fn random_options(random: &mut Random, times: &[Vec<String>]) -> Vec<String> {
 
 #[test]
 fn options_of_babeltrace2_do_what_they_do_there() {
-    if !has_babeltrace() || !has_bindings() {
+    if !has_babeltrace() || !has_bt2_bindings() {
         return;
     }
     let fixture = Fixture::new("options");
-    let traces = generate(&fixture, 5000, TRACES);
+    let traces = generate_traces(&fixture, 5000, TRACE_COUNT);
     let (mut refused, mut failures) = (0, Vec::new());
     for (number, trace) in traces.iter().enumerate() {
         let mut random = Random::new(number as u64);
-        let times = times(&fixture, trace);
-        for _ in 0..COMBINATIONS {
+        let times = times_in_all_forms(&fixture, trace);
+        for _ in 0..COMBINATIONS_PER_TRACE {
             let mut arguments: Vec<PathBuf> =
                 random_options(&mut random, &times).into_iter().map(PathBuf::from).collect();
             arguments.push(trace.clone());
@@ -119,8 +124,8 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 let other = random.pick(&traces).clone();
                 arguments.extend((other != *trace).then_some(other));
             }
-            let zone = *random.pick(&ZONES);
-            let theirs = guarded(&fixture, "babeltrace2")
+            let zone = *random.pick(&TIME_ZONES);
+            let theirs = command_with_timeout(&fixture, "babeltrace2")
                 .args(&arguments)
                 .env("TZ", zone)
                 .output()
@@ -130,14 +135,15 @@ fn options_of_babeltrace2_do_what_they_do_there() {
                 refused += 1;
                 continue;
             }
-            let ours = guarded_print(&fixture).args(&arguments).env("TZ", zone).output();
-            if let Err(difference) = compared(&ours.expect("timeout runs"), &theirs) {
+            let ours =
+                print_command_with_timeout(&fixture).args(&arguments).env("TZ", zone).output();
+            if let Err(difference) = compare_outputs(&ours.expect("timeout runs"), &theirs) {
                 failures.push(format!("TZ={zone} {arguments:?}: {difference}"));
             }
         }
     }
     let few = failures.iter().take(8).cloned().collect::<Vec<_>>().join("\n");
-    let all = TRACES * COMBINATIONS;
+    let all = TRACE_COUNT * COMBINATIONS_PER_TRACE;
     assert!(failures.is_empty(), "{} of {all} differ:\n{few}", failures.len());
     assert!(refused * 2 <= all, "babeltrace2 refuses {refused} of {all}");
 }

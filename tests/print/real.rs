@@ -4,8 +4,10 @@ use std::path::Path;
 
 use trackway_tests::{Fixture, report_skipped, source_dir};
 
-use crate::support::traces_below;
-use crate::support::{babeltrace, compared, first_difference, has_babeltrace, print, talk};
+use crate::support::find_traces_below;
+use crate::support::{
+    compare_outputs, first_difference, has_babeltrace, run_babeltrace, run_print, stderr_text,
+};
 
 #[test]
 fn real_traces_print_as_babeltrace2_prints_them() {
@@ -17,27 +19,29 @@ fn real_traces_print_as_babeltrace2_prints_them() {
         return;
     }
     let fixture = Fixture::new("real");
-    let traces = traces_below(&shared);
+    let traces = find_traces_below(&shared);
     assert!(!traces.is_empty(), "no trace in {shared:?}");
     for trace in traces {
         // One at a time: the clocks of the two hosts in `synctraces` disagree.
-        compare(&fixture, &trace);
+        compare_readers(&fixture, &trace);
     }
 }
 
-fn compare(fixture: &Fixture, trace: &Path) {
-    let (ours, theirs) = (print(fixture, &[trace]), babeltrace(fixture, &[trace]));
-    assert!(!theirs.stdout.is_empty(), "babeltrace2 on {trace:?}: {}", talk(&theirs));
+fn compare_readers(fixture: &Fixture, trace: &Path) {
+    let (ours, theirs) = (run_print(fixture, &[trace]), run_babeltrace(fixture, &[trace]));
+    assert!(!theirs.stdout.is_empty(), "babeltrace2 on {trace:?}: {}", stderr_text(&theirs));
     // In `synctraces`, packets end later than the next one's first event. babeltrace2 2.0.4 gives
     // up there ("Youngest upstream message iterator wrapper's timestamp is less than …"): its
     // output by then must be the beginning of ours.
-    if !theirs.status.success() && talk(&theirs).contains("Youngest upstream message iterator") {
+    if !theirs.status.success()
+        && stderr_text(&theirs).contains("Youngest upstream message iterator")
+    {
         let both = ours.stdout.get(..theirs.stdout.len()).unwrap_or(&ours.stdout);
         assert!(both == theirs.stdout, "{trace:?}: {}", first_difference(both, &theirs.stdout));
-        assert!(ours.status.success(), "{trace:?}: {}", talk(&ours));
+        assert!(ours.status.success(), "{trace:?}: {}", stderr_text(&ours));
         return;
     }
-    if let Err(difference) = compared(&ours, &theirs) {
+    if let Err(difference) = compare_outputs(&ours, &theirs) {
         panic!("{trace:?}: {difference}");
     }
 }

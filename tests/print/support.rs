@@ -10,30 +10,30 @@ use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Seconds after which a reader that has not ended counts as hanging. Never reached by one that
 /// works: nothing is measured with it.
-const HANGS_AFTER: &str = "120";
+const TIMEOUT_SECONDS: &str = "120";
 
 /// Returns a command that `timeout` kills when it hangs; its status is 124 then.
-pub(crate) fn guarded(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn command_with_timeout(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
     let mut command = fixture.command("timeout");
-    command.args(["-k", "5", HANGS_AFTER]).arg(program);
+    command.args(["-k", "5", TIMEOUT_SECONDS]).arg(program);
     command
 }
 
 /// Returns `trackway print` without further arguments.
-pub(crate) fn guarded_print(fixture: &Fixture) -> Command {
-    let mut command = guarded(fixture, build_dir().join("trackway"));
+pub(crate) fn print_command_with_timeout(fixture: &Fixture) -> Command {
+    let mut command = command_with_timeout(fixture, build_dir().join("trackway"));
     command.arg("print");
     command
 }
 
 /// Runs `trackway print` with these arguments.
-pub(crate) fn print<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
-    guarded_print(fixture).args(arguments).output().expect("timeout runs")
+pub(crate) fn run_print<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
+    print_command_with_timeout(fixture).args(arguments).output().expect("timeout runs")
 }
 
 /// Runs babeltrace2 with these arguments.
-pub(crate) fn babeltrace<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
-    guarded(fixture, "babeltrace2").args(arguments).output().expect("timeout runs")
+pub(crate) fn run_babeltrace<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
+    command_with_timeout(fixture, "babeltrace2").args(arguments).output().expect("timeout runs")
 }
 
 /// Returns true if babeltrace2 is installed; prints a message if it is not.
@@ -46,25 +46,29 @@ pub(crate) fn has_babeltrace() -> bool {
 }
 
 /// Returns the number in an environment variable, if it is set.
-pub(crate) fn number_from(variable: &str, otherwise: u64) -> u64 {
+pub(crate) fn number_from_env(variable: &str, otherwise: u64) -> u64 {
     let value = std::env::var(variable).ok();
     value.map_or(otherwise, |value| value.parse().expect("a number"))
 }
 
 /// Returns a file of this folder, for example a script.
-pub(crate) fn script(name: &str) -> PathBuf {
+pub(crate) fn script_path(name: &str) -> PathBuf {
     source_dir().join("tests/print").join(name)
 }
 
 /// Returns the standard error as text.
-pub(crate) fn talk(output: &Output) -> String {
+pub(crate) fn stderr_text(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Returns the losses that a reader reports: the lines on standard error about discarded events and
 /// packets. Other lines differ on purpose: babeltrace2 also writes its log there.
-pub(crate) fn losses(output: &Output) -> Vec<String> {
-    talk(output).lines().filter(|line| line.contains("discarded")).map(str::to_owned).collect()
+pub(crate) fn reported_losses(output: &Output) -> Vec<String> {
+    stderr_text(output)
+        .lines()
+        .filter(|line| line.contains("discarded"))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Returns the first difference between two texts, with its surroundings in either.
@@ -85,12 +89,12 @@ pub(crate) fn first_difference(trackway: &[u8], babeltrace2: &[u8]) -> String {
 
 /// Compares both readers' output for the same arguments: standard output to the byte, and the
 /// reported losses. `Err` describes the difference.
-pub(crate) fn compared(trackway: &Output, babeltrace2: &Output) -> Result<(), String> {
+pub(crate) fn compare_outputs(trackway: &Output, babeltrace2: &Output) -> Result<(), String> {
     if trackway.stdout != babeltrace2.stdout {
         let difference = first_difference(&trackway.stdout, &babeltrace2.stdout);
-        return Err(format!("{difference}\nour errors: {}", talk(trackway)));
+        return Err(format!("{difference}\nour errors: {}", stderr_text(trackway)));
     }
-    let (our_losses, their_losses) = (losses(trackway), losses(babeltrace2));
+    let (our_losses, their_losses) = (reported_losses(trackway), reported_losses(babeltrace2));
     if our_losses != their_losses {
         return Err(format!("losses\n  ours: {our_losses:#?}\ntheirs: {their_losses:#?}"));
     }
@@ -104,12 +108,12 @@ pub(crate) fn compared(trackway: &Output, babeltrace2: &Output) -> Result<(), St
 ///
 /// # Panics
 /// If they do not.
-pub(crate) fn assert_agreement<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
-    let trackway = print(fixture, arguments);
-    let babeltrace2 = babeltrace(fixture, arguments);
+pub(crate) fn assert_readers_agree<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[S]) -> Output {
+    let trackway = run_print(fixture, arguments);
+    let babeltrace2 = run_babeltrace(fixture, arguments);
     let shown: Vec<_> = arguments.iter().map(AsRef::as_ref).collect();
-    assert!(babeltrace2.status.success(), "babeltrace2 {shown:?}: {}", talk(&babeltrace2));
-    if let Err(difference) = compared(&trackway, &babeltrace2) {
+    assert!(babeltrace2.status.success(), "babeltrace2 {shown:?}: {}", stderr_text(&babeltrace2));
+    if let Err(difference) = compare_outputs(&trackway, &babeltrace2) {
         panic!("trackway print and babeltrace2 differ on {shown:?}: {difference}");
     }
     trackway
@@ -117,7 +121,7 @@ pub(crate) fn assert_agreement<S: AsRef<OsStr>>(fixture: &Fixture, arguments: &[
 
 /// Returns the folders below `root`, and `root` itself, that hold a trace, in the order of their
 /// names.
-pub(crate) fn traces_below(root: &Path) -> Vec<PathBuf> {
+pub(crate) fn find_traces_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut open = vec![root.to_owned()];
     while let Some(folder) = open.pop() {

@@ -43,7 +43,7 @@ const RISCV64: Processor = Processor {
 };
 
 /// Length of the longest text of `arch/storm.c`.
-const TEXT_MAX: u32 = 40;
+const TEXT_LENGTH_MAX: u32 = 40;
 
 impl Processor {
     /// Returns the folder of the programs for it, which `scripts/arch` builds.
@@ -108,16 +108,17 @@ impl Processor {
             let options =
                 ["--event=storm:*", "--reserve", way, "--buffer-size=8M", "--sub-buffers=4"];
             let recording = self.record(&fixture, &folder, &options, &storm);
-            let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
+            let (started, returned) =
+                parse_storm_counts(&String::from_utf8_lossy(&recording.output.stdout));
             assert!(started == returned && started >= 9_000, "{started}, {returned}");
             let Summary { recorded, lost, .. } = recording.summary;
             assert_eq!(recorded + lost, started, "{way}: {}", recording.messages());
             assert!(
-                lost <= most_lost(way != "lockless", started),
+                lost <= lost_events_max(way != "lockless", started),
                 "{way}: {}",
                 recording.messages()
             );
-            check(&fixture, &recording.trace, &recording.summary, way);
+            check_storm_trace(&fixture, &recording.trace, &recording.summary, way);
         }
         for (way, more) in [
             ("claim", &["--overwrite"][..]),
@@ -128,12 +129,13 @@ impl Processor {
             let small =
                 ["--event=storm:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
             let recording = self.record(&fixture, &folder, &[&small, more].concat(), &storm);
-            let (started, _) = counts(&String::from_utf8_lossy(&recording.output.stdout));
+            let (started, _) =
+                parse_storm_counts(&String::from_utf8_lossy(&recording.output.stdout));
             let Summary { recorded, lost, overwritten, .. } = recording.summary;
             let messages = recording.messages();
             assert_eq!(recorded + lost + overwritten, started, "{way}: {messages}");
             assert!(recorded > 0 && (more.is_empty() || overwritten > 0), "{way}: {messages}");
-            check(&fixture, &recording.trace, &recording.summary, way);
+            check_storm_trace(&fixture, &recording.trace, &recording.summary, way);
         }
     }
 
@@ -145,11 +147,12 @@ impl Processor {
         let options = ["--event=storm:*", "--reserve=claim", "--buffer-size=32M"];
         let program = [storm.to_str().expect("a path"), "killed", "12"];
         let recording = self.record(&fixture, &folder, &options, &program);
-        let (started, returned) = counts(&String::from_utf8_lossy(&recording.output.stdout));
+        let (started, returned) =
+            parse_storm_counts(&String::from_utf8_lossy(&recording.output.stdout));
         let Summary { recorded, lost, .. } = recording.summary;
         let all = recorded + lost;
         assert!((returned..=started).contains(&all), "{returned} <= {all} <= {started}");
-        check(&fixture, &recording.trace, &recording.summary, "killed");
+        check_storm_trace(&fixture, &recording.trace, &recording.summary, "killed");
     }
 
     /// Checks that values of all kinds, from a Rust program, are the same as on this processor.
@@ -165,10 +168,10 @@ impl Processor {
         let fixture = Fixture::new("arch-values");
         let options = ["--reserve=claim"];
         let theirs = self.record(&fixture, &folder, &options, &[theirs.to_str().expect("a path")]);
-        let theirs = events_of(&fixture, &theirs.trace);
+        let theirs = printed_events(&fixture, &theirs.trace);
         fs::remove_dir_all(fixture.path("trace")).expect("it was there");
         let recording = fixture.record(&options, &[ours]);
-        let ours = events_of(&fixture, &recording.trace);
+        let ours = printed_events(&fixture, &recording.trace);
         assert!(!ours.is_empty());
         assert_eq!(theirs, ours);
     }
@@ -193,12 +196,12 @@ impl Processor {
 
 /// Returns the number of events that may be lost although there is room. Where threads and handlers
 /// are interrupted while they hold claims, other writers may find no region to claim.
-fn most_lost(by_claim: bool, started: u64) -> u64 {
+fn lost_events_max(by_claim: bool, started: u64) -> u64 {
     if by_claim { started / 10 } else { 0 }
 }
 
 /// Returns the counts that `arch/storm.c` reports: events begun, and events returned.
-fn counts(text: &str) -> (u64, u64) {
+fn parse_storm_counts(text: &str) -> (u64, u64) {
     let line = text.lines().find_map(|line| line.split_once("started ").map(|(_, rest)| rest));
     let mut words = line.unwrap_or_default().split_whitespace();
     let started = words.next().and_then(|word| word.parse().ok());
@@ -208,7 +211,7 @@ fn counts(text: &str) -> (u64, u64) {
 
 /// Returns the numbers of each stream's events in a printed trace, in its order. Texts must be as
 /// they were written.
-fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
+fn numbers_by_stream(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
         let field = |name: &str| {
@@ -217,7 +220,7 @@ fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
         };
         let [stream, number] = ["who", "number"].map(|name| field(name).parse().expect(name));
         let length = field("text").len() as u32;
-        assert_eq!(length, 3 + number % TEXT_MAX, "a torn record: {line}");
+        assert_eq!(length, 3 + number % TEXT_LENGTH_MAX, "a torn record: {line}");
         numbers.entry(stream).or_default().push(number);
     }
     numbers
@@ -225,13 +228,13 @@ fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
 
 /// Checks a trace of `arch/storm.c` against the numbers of its recorder: the same number of events,
 /// each stream's in order, and all of them if none was lost.
-fn check(fixture: &Fixture, trace: &Path, summary: &Summary, what: &str) {
+fn check_storm_trace(fixture: &Fixture, trace: &Path, summary: &Summary, what: &str) {
     let text = fixture.print(trace);
     assert_eq!(text.lines().count() as u64, summary.recorded, "{what}");
     if let Some(theirs) = fixture.babeltrace(trace) {
         assert!(text.as_bytes() == theirs.stdout, "{what}: not as babeltrace2 prints it");
     }
-    for (stream, numbers) in numbers(&text) {
+    for (stream, numbers) in numbers_by_stream(&text) {
         assert!(numbers.is_sorted_by(|a, b| a < b), "{what}: stream {stream} in order, none twice");
         if summary.lost + summary.overwritten == 0 {
             let all = (0..numbers.len() as u32).eq(numbers.iter().copied());
@@ -282,7 +285,7 @@ fn preload_helpers_work_on_riscv() {
 
 /// Returns the names and fields of printed events, without times and contexts, which differ from
 /// run to run.
-fn events_of(fixture: &Fixture, trace: &Path) -> Vec<String> {
+fn printed_events(fixture: &Fixture, trace: &Path) -> Vec<String> {
     let output = fixture.trackway(&[OsStr::new("print"), trace.as_os_str()]).output();
     let text = output.expect("trackway runs").stdout;
     // Some values are no UTF-8.
@@ -317,7 +320,7 @@ fn make_file_system(fixture: &Fixture, folder: &Path, plan: &str) -> PathBuf {
         fs::copy(from, root.join("lib").join(name)).expect("a library");
     }
     fs::write(root.join("plan"), plan).expect("the plan");
-    machine::pack(fixture, &root)
+    machine::pack_file_system(fixture, &root)
 }
 
 /// On a machine with a kernel of its own, where there are sequences, preempted and moved threads,
@@ -359,7 +362,7 @@ fn an_aarch64_machine_records_by_sequence() {
         let image = make_file_system(&fixture, &folder, &plan);
         let mut emulator = fixture.command("qemu-system-aarch64");
         emulator.args(["-machine", "virt", "-cpu", processor]);
-        let console = machine::run(&fixture, emulator, &kernel, &image, "ttyAMA0");
+        let console = machine::run_machine(&fixture, emulator, &kernel, &image, "ttyAMA0");
         for (command, said, status) in &console.commands {
             assert_eq!(*status, 0, "{processor}: {command}\n{said}");
         }
@@ -369,18 +372,18 @@ fn an_aarch64_machine_records_by_sequence() {
             let (_, said, _) = command.expect("it was run");
             let what = format!("{processor}, {name}: {said}");
             let summary = Summary::parse(said);
-            let (started, returned) = counts(said);
+            let (started, returned) = parse_storm_counts(said);
             let all = summary.recorded + summary.lost + summary.overwritten;
             assert!((returned..=started).contains(&all), "{what}");
             assert!(storm.starts_with("killed") || started == returned, "{what}");
             // Emulated writers may be no quicker than their recorder.
             let is_small = ["full", "newest"].contains(&name);
-            let most = most_lost(way == "claim", started);
+            let most = lost_events_max(way == "claim", started);
             assert!(is_small || summary.lost <= most && summary.overwritten == 0, "{what}");
             assert_eq!(summary.overwritten > 0, !more.is_empty(), "{what}");
             let trace = fixture.path(name);
             console.save(&format!("/tmp/{name}/"), &trace);
-            check(&fixture, &trace, &summary, &what);
+            check_storm_trace(&fixture, &trace, &summary, &what);
             if way == "rseq" {
                 check_streams(&trace, storm.starts_with("threads"), is_small, &what);
             }

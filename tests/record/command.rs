@@ -6,12 +6,12 @@ use std::io::Write;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 
-use trackway_tests::steps::{Running, Steps, send, wait_for};
+use trackway_tests::steps::{RunningProgram, Steps, send_signal, wait_for};
 use trackway_tests::{
     Fixture, LONGER_THAN_SHORT_LEASE, Recording, SHORT_LEASE, build_dir, has, is_root,
 };
 
-const HELLO: &str = r#"
+const HELLO_SOURCE: &str = r#"
 #include <trackway/trackway.h>
 #include <stdlib.h>
 TRACKWAY_EVENT(myapp, request, TRACKWAY_INFO, (str, path), (u32, status), (u64, latency_us));
@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
 #[test]
 fn every_event_arrives_and_reads_as_babeltrace_reads_it() {
     let fixture = Fixture::new("hello");
-    let program = fixture.compile("hello", HELLO, true, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
     let recording = fixture.record(&[], &[program.to_str().unwrap(), "1000"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.recorded, 2002, "{}", recording.messages());
@@ -58,7 +58,7 @@ fn programs_of_all_cxx_compilers_record_the_same() {
         }
         for flags in [["-O0", "-std=c++11"], ["-O2", "-std=c++20"]] {
             let fixture = Fixture::new("cxx");
-            let program = fixture.compile_with(compiler, "hello.cc", HELLO, false, &flags);
+            let program = fixture.compile_with(compiler, "hello.cc", HELLO_SOURCE, false, &flags);
             let recording = fixture.record(&[], &[program.to_str().unwrap()]);
             assert_eq!(recording.summary.recorded, 22, "{compiler}: {}", recording.messages());
             let text = fixture.print(&recording.trace);
@@ -72,7 +72,7 @@ fn programs_of_all_cxx_compilers_record_the_same() {
 #[test]
 fn a_header_only_program_is_traced_when_recorded_and_runs_when_not() {
     let fixture = Fixture::new("header-only");
-    let program = fixture.compile("hello", HELLO, false, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, false, &[]);
     assert!(fixture.command(&program).status().unwrap().success());
     let recording = fixture.record(&["--event", "myapp:*"], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
@@ -81,7 +81,7 @@ fn a_header_only_program_is_traced_when_recorded_and_runs_when_not() {
 #[test]
 fn rules_select_events() {
     let fixture = Fixture::new("rules");
-    let program = fixture.compile("hello", HELLO, true, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
     let recording = fixture.record(&["--event", "myapp:t*"], &[program.to_str().unwrap()]);
     assert_eq!(recording.summary.recorded, 10, "{}", recording.messages());
     assert_eq!(fixture.print(&recording.trace).matches("myapp:tick").count(), 10);
@@ -90,7 +90,7 @@ fn rules_select_events() {
 #[test]
 fn contexts_are_those_asked_for() {
     let fixture = Fixture::new("contexts");
-    let program = fixture.compile("hello", HELLO, true, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
     for (option, expected) in [
         ("none", "{ cpu_id = "),
         ("vtid", "}, { vtid = "),
@@ -111,7 +111,7 @@ fn contexts_are_those_asked_for() {
 #[test]
 fn losses_are_counted_for_every_event() {
     let fixture = Fixture::new("losses");
-    let program = fixture.compile("hello", HELLO, true, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
     let options = ["--buffer-size", "8K", "--sub-buffers", "2", "--event", "myapp:*"];
     let recording = fixture.record(&options, &[program.to_str().unwrap(), "300000"]);
     let summary = recording.summary;
@@ -128,14 +128,14 @@ fn losses_are_counted_for_every_event() {
     assert_eq!(by_event, summary.lost);
     if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         let messages = String::from_utf8_lossy(&theirs.stderr);
-        assert_eq!(trackway_tests::discarded_by_babeltrace(&messages), summary.lost);
+        assert_eq!(trackway_tests::babeltrace_discarded_events(&messages), summary.lost);
     }
 }
 
 #[test]
 fn a_filled_flight_recorder_keeps_the_newest() {
     let fixture = Fixture::new("flight");
-    let program = fixture.compile("hello", HELLO, true, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
     let options =
         ["--overwrite", "--buffer-size", "64K", "--sub-buffers", "4", "--event", "myapp:*"];
     let recording = fixture.record(&options, &[program.to_str().unwrap(), "200000"]);
@@ -260,7 +260,7 @@ fn a_recording_keeps_its_folder_from_other_recorders() {
     let program = fixture.compile_file("lives/processes.c", true, &[]);
     let trace = fixture.path("trace");
     let command = [program.to_str().unwrap(), "busy", "100"];
-    let first = Running::start(&mut fixture.recorder(&steps, &trace, &[], &command));
+    let first = RunningProgram::start(&mut fixture.recorder(&steps, &trace, &[], &command));
     steps.wait_ready(1);
     steps.wait_more(100);
     let second = fixture.record(&[], &["true"]);
@@ -318,7 +318,7 @@ fn a_folder_with_other_things_is_left_alone() {
 #[test]
 fn a_full_table_of_events_is_said() {
     let fixture = Fixture::new("full-table");
-    let program = fixture.compile("hello", HELLO, true, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &[]);
     // Makes the window.
     assert!(fixture.record(&["-q"], &["true"]).output.status.success());
     let entries = std::fs::read_dir(fixture.window_dir()).unwrap().flatten();
@@ -348,9 +348,9 @@ fn a_recorder_that_was_stopped_says_so() {
     let mut recorder = recorder.spawn().unwrap();
     wait_for("the trace", || fixture.path("trace/ust").exists());
     wait_for("the command", || child_of(recorder.id()).is_some());
-    send(recorder.id().cast_signed(), libc::SIGSTOP);
+    send_signal(recorder.id().cast_signed(), libc::SIGSTOP);
     std::thread::sleep(LONGER_THAN_SHORT_LEASE);
-    send(recorder.id().cast_signed(), libc::SIGCONT);
+    send_signal(recorder.id().cast_signed(), libc::SIGCONT);
     drop(recorder.stdin.take());
     let messages = recorder.wait_with_output().unwrap().stderr;
     let messages = String::from_utf8_lossy(&messages).into_owned();
@@ -374,8 +374,8 @@ fn signals_sent_to_the_recorder_reach_the_command() {
              while :; do sleep 0.01; done"
         );
         let mut recorder = fixture.trackway(&["record", "-q", "-o", "trace", "--", "sh", "-c"]);
-        trackway_tests::steps::heed_signals(&mut recorder);
-        let recorder = Running::start(recorder.arg(&script));
+        trackway_tests::steps::restore_signal_actions(&mut recorder);
+        let recorder = RunningProgram::start(recorder.arg(&script));
         wait_for("the trap", || fixture.path("ready").exists());
         let signal = match name {
             "TERM" => libc::SIGTERM,
@@ -402,7 +402,7 @@ fn a_program_with_address_sanitizer_is_recorded() {
         return trackway_tests::report_skipped("gcc has no AddressSanitizer here");
     }
     assert!(fixture.command(fixture.path("empty")).status().unwrap().success());
-    let program = fixture.compile("hello", HELLO, true, &["-fsanitize=address"]);
+    let program = fixture.compile("hello", HELLO_SOURCE, true, &["-fsanitize=address"]);
     let recording = fixture.record(&["--event", "myapp"], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(recording.summary.recorded, 20, "{}", recording.messages());
@@ -411,7 +411,7 @@ fn a_program_with_address_sanitizer_is_recorded() {
 #[test]
 fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
     let fixture = Fixture::new("patterns");
-    let program = fixture.compile("hello", HELLO, false, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, false, &[]);
     let program = program.to_str().unwrap();
     let said = |options: &[&str], command: &[&str]| {
         let messages = fixture.record(options, command).messages();
@@ -437,7 +437,7 @@ fn patterns_that_match_nothing_are_said_once_and_not_of_wrappers() {
 #[test]
 fn a_summary_is_written_as_json() {
     let fixture = Fixture::new("summary-json");
-    let program = fixture.compile("hello", HELLO, false, &[]);
+    let program = fixture.compile("hello", HELLO_SOURCE, false, &[]);
     let program = program.to_str().unwrap();
     let file = fixture.path("summary.json");
     let file = file.to_str().unwrap();
@@ -519,7 +519,7 @@ int main(void) {
 }
 
 /// Program that emits on one CPU and then, once it has read something, on another.
-const MOVER: &str = r#"
+const MOVER_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <sched.h>
 #include <stdio.h>
@@ -554,7 +554,7 @@ fn events_after_a_trace_was_moved_follow_it() {
         return trackway_tests::report_skipped("there is one CPU");
     }
     let fixture = Fixture::new("moved");
-    let program = fixture.compile("mover", MOVER, true, &[]);
+    let program = fixture.compile("mover", MOVER_SOURCE, true, &[]);
     let (trace, moved) = (fixture.path("trace"), fixture.path("moved"));
     let recorder = fixture
         .trackway(&["record", "-o"])
@@ -700,7 +700,7 @@ int main(void) {
 #[test]
 fn the_list_shows_events_of_running_processes() {
     let fixture = Fixture::new("list");
-    let text = HELLO.replace("return 0;", "getchar(); return 0;");
+    let text = HELLO_SOURCE.replace("return 0;", "getchar(); return 0;");
     let text = text.replace("#include <stdlib.h>", "#include <stdlib.h>\n#include <stdio.h>");
     let program = fixture.compile("lister", &text, true, &[]);
     let mut child =

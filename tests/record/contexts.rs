@@ -9,13 +9,13 @@ use std::process::Command;
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// All of the programs here.
-const ALL: &str = "$app.myapp:request_id,$app.myapp:user,$app.myapp:load,$app.myapp:delta";
+const ALL_CONTEXTS: &str = "$app.myapp:request_id,$app.myapp:user,$app.myapp:load,$app.myapp:delta";
 
 /// Values of these contexts, in that order, as they are printed; `None`: not set.
-type Values<'v> = [Option<&'v str>; 4];
+type ContextValues<'v> = [Option<&'v str>; 4];
 
 /// Formats values as babeltrace2 does.
-fn shown(values: Values<'_>) -> String {
+fn format_values(values: ContextValues<'_>) -> String {
     let kinds = [("request_id", "_uint64", 2), ("user", "_string", 4), ("load", "_double", 3)];
     let kinds = kinds.into_iter().chain([("delta", "_int64", 1)]);
     let one = |((name, kind, code), value): ((&str, &str, u8), Option<&str>)| {
@@ -32,7 +32,7 @@ fn shown(values: Values<'_>) -> String {
 }
 
 /// Contexts of events in a listing, by their numbers.
-fn contexts(listing: &str) -> BTreeMap<u32, String> {
+fn contexts_by_number(listing: &str) -> BTreeMap<u32, String> {
     let event = |line: &str| {
         let (_, rest) = line.split_once("{ cpu_id = ").expect("an event");
         let (_, rest) = rest.split_once(" }, { ").expect("a context");
@@ -44,13 +44,13 @@ fn contexts(listing: &str) -> BTreeMap<u32, String> {
     lines.map(event).collect()
 }
 
-const LONG: &str = "\"0123456789012345678901234567…\"";
+const LONG_USER: &str = "\"0123456789012345678901234567…\"";
 /// Values that `program.c` must have recorded.
-const PROGRAM: [(u32, Values<'static>); 12] = [
+const PROGRAM_VALUES: [(u32, ContextValues<'static>); 12] = [
     (0, [None; 4]),
     (1, [Some("18446744073709551615"), None, None, None]),
     (2, [Some("18446744073709551615"), Some("\"alice\""), Some("-2.5"), Some("-7")]),
-    (3, [Some("3"), Some(LONG), Some("-2.5"), Some("-7")]),
+    (3, [Some("3"), Some(LONG_USER), Some("-2.5"), Some("-7")]),
     (4, [Some("18446744073709551615"), None, Some("-2.5"), Some("-7")]),
     (5, [Some("5"), Some("\"\""), Some("-2.5"), Some("-7")]),
     // No room for values after the longest payload.
@@ -64,8 +64,8 @@ const PROGRAM: [(u32, Values<'static>); 12] = [
     (21, [Some("20"), None, None, None]),
 ];
 
-fn expected(of: &[(u32, Values<'_>)]) -> BTreeMap<u32, String> {
-    of.iter().map(|&(number, values)| (number, shown(values))).collect()
+fn expected_contexts(of: &[(u32, ContextValues<'_>)]) -> BTreeMap<u32, String> {
+    of.iter().map(|&(number, values)| (number, format_values(values))).collect()
 }
 
 /// RUN a program that sets contexts of all kinds, in threads and fork children. EXPECT each event
@@ -75,15 +75,19 @@ fn events_have_the_contexts_of_their_threads() {
     let fixture = Fixture::new("contexts");
     for linked in [true, false] {
         let program = fixture.compile_file("contexts/program.c", linked, &[]);
-        let recording = fixture.record(&["--context", ALL], &[program.to_str().unwrap()]);
+        let recording = fixture.record(&["--context", ALL_CONTEXTS], &[program.to_str().unwrap()]);
         assert!(recording.output.status.success(), "{}", recording.messages());
         let messages = recording.messages();
         assert_eq!((recording.summary.recorded, recording.summary.lost), (12, 0), "{messages}");
         let trace = fixture.path("trace");
-        assert_eq!(contexts(&fixture.print(&trace)), expected(&PROGRAM), "linked: {linked}");
+        assert_eq!(
+            contexts_by_number(&fixture.print(&trace)),
+            expected_contexts(&PROGRAM_VALUES),
+            "linked: {linked}"
+        );
         if let Some(output) = fixture.babeltrace(&trace) {
             let listing = String::from_utf8(output.stdout).expect("text");
-            assert_eq!(contexts(&listing), expected(&PROGRAM));
+            assert_eq!(contexts_by_number(&listing), expected_contexts(&PROGRAM_VALUES));
         }
         fs::remove_dir_all(&trace).expect("its trace");
     }
@@ -101,7 +105,7 @@ fn contexts_of_programs_stand_beside_others() {
         let recording = fixture.record(&options, &[program.to_str().unwrap()]);
         assert_eq!(recording.summary.lost, 0, "{}", recording.messages());
         let trace = fixture.path("trace");
-        let found = contexts(&fixture.print(&trace));
+        let found = contexts_by_number(&fixture.print(&trace));
         assert_eq!(found.len(), count, "{filter}");
         for number in [2, 3, 4, 5] {
             let context = &found[&number];
@@ -116,12 +120,12 @@ fn contexts_of_programs_stand_beside_others() {
 }
 
 /// Returns the numbers of the events in a trace.
-fn numbers(fixture: &Fixture, trace: &Path, options: &[&str]) -> Vec<u32> {
+fn event_numbers(fixture: &Fixture, trace: &Path, options: &[&str]) -> Vec<u32> {
     let mut print = fixture.trackway(&["print"]);
     let output = print.args(options).arg(trace).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let listing = String::from_utf8(output.stdout).expect("text");
-    let mut numbers: Vec<u32> = contexts(&listing).into_keys().collect();
+    let mut numbers: Vec<u32> = contexts_by_number(&listing).into_keys().collect();
     numbers.sort_unstable();
     numbers
 }
@@ -134,7 +138,7 @@ fn filters_ask_for_contexts_of_programs() {
     let program = fixture.compile_file("contexts/program.c", true, &[]);
     let program = program.to_str().unwrap();
     let whole = fixture.path("whole");
-    let recording = fixture.record(&["--context", &format!("{ALL},procname")], &[program]);
+    let recording = fixture.record(&["--context", &format!("{ALL_CONTEXTS},procname")], &[program]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     fs::rename(fixture.path("trace"), &whole).expect("it is moved");
     let all = "$app.myapp:request_id > 0 && $app.myapp:user != \"x\" && $app.myapp:load < 0";
@@ -153,13 +157,17 @@ fn filters_ask_for_contexts_of_programs() {
     for (filter, meant) in cases {
         let recording = fixture.record(&["--filter", filter], &[program]);
         assert_eq!(recording.summary.lost, 0, "{filter}: {}", recording.messages());
-        assert_eq!(numbers(&fixture, &recording.trace, &[]), meant, "{filter}, recorded");
+        assert_eq!(event_numbers(&fixture, &recording.trace, &[]), meant, "{filter}, recorded");
         fs::remove_dir_all(&recording.trace).expect("its trace");
         // Of the longest record the trace has no values.
         let meant: Vec<u32> = meant.iter().copied().filter(|number| *number != 6).collect();
-        assert_eq!(numbers(&fixture, &whole, &["--filter", filter]), meant, "{filter}, printed");
+        assert_eq!(
+            event_numbers(&fixture, &whole, &["--filter", filter]),
+            meant,
+            "{filter}, printed"
+        );
     }
-    filters_in_c_ask_for_them(&fixture, &whole);
+    check_filters_in_c(&fixture, &whole);
     // No program sets the context.
     let recording = fixture.record(&["--filter", "$app.my:other > 0"], &[program]);
     assert_eq!((recording.summary.recorded, recording.summary.lost), (0, 0));
@@ -167,7 +175,7 @@ fn filters_ask_for_contexts_of_programs() {
 
 /// RUN a filter in C of two alternatives, for records whose context is a number, and for those
 /// whose context is a text. EXPECT the first alternative that fits to decide on each record.
-fn filters_in_c_ask_for_them(fixture: &Fixture, trace: &Path) {
+fn check_filters_in_c(fixture: &Fixture, trace: &Path) {
     const FILTER: &str = "#include <trackway/filter.h>\n\
         struct by_user { trackway_string user; };\n\
         #define TRACKWAY_NEEDS_by_user \"string $app.myapp:user\\n\"\n\
@@ -188,13 +196,13 @@ fn filters_in_c_ask_for_them(fixture: &Fixture, trace: &Path) {
     assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
     let object = fixture.path("some.o");
     let object = object.to_str().expect("a path that is text");
-    let in_c = numbers(fixture, trace, &["--filter-object", object]);
+    let in_c = event_numbers(fixture, trace, &["--filter-object", object]);
     let [users, ids] = [
         "$app.myapp:user == \"ali*\"",
         "$app.myapp:request_id == 5 || $app.myapp:request_id > 0 && number == 1",
     ]
-    .map(|filter| numbers(fixture, trace, &["--filter", filter]));
-    let with_user = numbers(fixture, trace, &["--filter", "length($app.myapp:user) >= 0"]);
+    .map(|filter| event_numbers(fixture, trace, &["--filter", filter]));
+    let with_user = event_numbers(fixture, trace, &["--filter", "length($app.myapp:user) >= 0"]);
     let of_others = ids.iter().filter(|number| !with_user.contains(number));
     let mut meant: Vec<u32> = users.iter().chain(of_others).copied().collect();
     meant.sort_unstable();
@@ -282,7 +290,7 @@ fn no_handler_finds_a_value_that_is_torn() {
 
 /// Values that the programs in C++ and in Rust must have recorded, as far as they have the same
 /// scopes.
-const SCOPES: [(u32, Values<'static>); 8] = [
+const SCOPE_VALUES: [(u32, ContextValues<'static>); 8] = [
     (0, [None; 4]),
     (1, [Some("7"), None, None, None]),
     (2, [Some("8"), Some("\"alice\""), None, None]),
@@ -290,7 +298,7 @@ const SCOPES: [(u32, Values<'static>); 8] = [
     (5, [None; 4]),
     // In Rust alone.
     (4, [None; 4]),
-    (6, [None, Some(LONG), Some("0.5"), Some("-1")]),
+    (6, [None, Some(LONG_USER), Some("0.5"), Some("-1")]),
     (7, [None, Some("\"ends here\""), None, Some("-1")]),
 ];
 
@@ -303,9 +311,12 @@ fn scopes_in_cxx_put_back_what_there_was() {
     let source = source_dir().join("tests/contexts/scopes.cc");
     let text = fs::read_to_string(source).expect("a source");
     let program = fixture.compile_with("g++", "scopes.cc", &text, false, &["-std=c++11"]);
-    let recording = fixture.record(&["--context", ALL], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--context", ALL_CONTEXTS], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    assert_eq!(contexts(&fixture.print(&recording.trace)), expected(&SCOPES[..5]));
+    assert_eq!(
+        contexts_by_number(&fixture.print(&recording.trace)),
+        expected_contexts(&SCOPE_VALUES[..5])
+    );
 }
 
 #[test]
@@ -321,9 +332,12 @@ fn contexts_in_rust_are_those_of_c() {
     let output = cargo.output().expect("cargo runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let program = target.join("debug/examples/contexts");
-    let recording = fixture.record(&["--context", ALL], &[program.to_str().unwrap()]);
+    let recording = fixture.record(&["--context", ALL_CONTEXTS], &[program.to_str().unwrap()]);
     assert!(recording.output.status.success(), "{}", recording.messages());
-    assert_eq!(contexts(&fixture.print(&recording.trace)), expected(&SCOPES));
+    assert_eq!(
+        contexts_by_number(&fixture.print(&recording.trace)),
+        expected_contexts(&SCOPE_VALUES)
+    );
     // Without the library nothing happens.
     assert!(fixture.command(&program).status().expect("it runs").success());
 }

@@ -12,23 +12,23 @@ use serde_json::Value;
 use trackway_tests::{Fixture, copy_program, has, report_skipped};
 
 /// Prints a line once it runs, and executes its event when its input ends.
-const WAITING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
+const WAITING_SOURCE: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(mute, event, TRACKWAY_INFO);\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {}\n\
     trackway(mute, event); return 0; }\n";
 
 /// Prints a line once it runs, and executes its event for each line that it reads, which it prints
 /// then.
-const EXECUTING: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
+const EXECUTING_SOURCE: &str = "#include <stdio.h>\n#include <trackway/trackway.h>\n\
     TRACKWAY_EVENT(loud, event, TRACKWAY_DEBUG, (u32, n));\n\
     int main(void) { char line[80]; setvbuf(stdout, NULL, _IOLBF, 0); puts(\"ready\");\n\
     while (fgets(line, sizeof line, stdin)) { trackway(loud, event, 1); fputs(line, stdout); }\n\
     return 0; }\n";
 
 /// A running program, which is ended with the test.
-struct Running(Child, BufReader<ChildStdout>);
+struct StartedProgram(Child, BufReader<ChildStdout>);
 
-impl Running {
+impl StartedProgram {
     /// Returns once the program has printed its line.
     fn start(mut command: Command) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -46,7 +46,7 @@ impl Running {
         assert_eq!(line, expected);
     }
 
-    /// Lets the program of [`EXECUTING`] execute its event.
+    /// Lets the program of [`EXECUTING_SOURCE`] execute its event.
     fn execute(&mut self) {
         let input = self.0.stdin.as_mut().expect("its input");
         input.write_all(b"once\n").expect("a line");
@@ -60,7 +60,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for StartedProgram {
     fn drop(&mut self) {
         // It may have ended already.
         let _ = self.0.kill();
@@ -68,12 +68,12 @@ impl Drop for Running {
     }
 }
 
-fn compile(fixture: &Fixture, name: &str, flags: &[&str]) -> PathBuf {
-    fixture.compile(name, WAITING, false, flags)
+fn compile_waiting(fixture: &Fixture, name: &str, flags: &[&str]) -> PathBuf {
+    fixture.compile(name, WAITING_SOURCE, false, flags)
 }
 
 /// Returns the reasons in this member of a command's JSON, each with its processes.
-fn reasons(fixture: &Fixture, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
+fn read_reasons(fixture: &Fixture, words: &[&str], member: &str) -> Vec<(String, Vec<u64>)> {
     let output = fixture.trackway(&[words, &["--format", "json"]].concat()).output();
     let value: Value = serde_json::from_slice(&output.expect("it runs").stdout).expect("JSON");
     let pid = |process: &Value| process["pid"].as_u64().expect("a process id");
@@ -86,16 +86,16 @@ fn reasons(fixture: &Fixture, words: &[&str], member: &str) -> Vec<(String, Vec<
 
 /// Returns the reasons that `trackway session status s` reports for `processes`, without other
 /// processes.
-fn reasons_of(fixture: &Fixture, processes: &[&Running]) -> Vec<(String, Vec<u64>)> {
+fn status_reasons(fixture: &Fixture, processes: &[&StartedProgram]) -> Vec<(String, Vec<u64>)> {
     let ours: Vec<u64> = processes.iter().map(|process| process.0.id().into()).collect();
-    let mut found = reasons(fixture, &["session", "status", "s"], "no-events-because");
+    let mut found = read_reasons(fixture, &["session", "status", "s"], "no-events-because");
     found.iter_mut().for_each(|(_, pids)| pids.retain(|pid| ours.contains(pid)));
     found.retain(|(_, pids)| !pids.is_empty());
     found
 }
 
 /// Runs a command; returns both its output streams.
-fn talk(fixture: &Fixture, words: &[&str]) -> String {
+fn run_for_output(fixture: &Fixture, words: &[&str]) -> String {
     let output = fixture.trackway(words).output().expect("trackway runs");
     let text = [output.stdout, output.stderr].concat();
     String::from_utf8(text).expect("text")
@@ -104,13 +104,13 @@ fn talk(fixture: &Fixture, words: &[&str]) -> String {
 #[test]
 fn every_command_names_processes_that_have_the_events_but_not_the_library() {
     let fixture = Fixture::new("diagnosis");
-    let dynamic = compile(&fixture, "mute-dynamic", &[]);
-    let fixed = compile(&fixture, "mute-static", &["-static"]);
-    let without = Running::start(fixture.command(&dynamic));
-    let static_one = Running::start(fixture.command(&fixed));
+    let dynamic = compile_waiting(&fixture, "mute-dynamic", &[]);
+    let fixed = compile_waiting(&fixture, "mute-static", &["-static"]);
+    let without = StartedProgram::start(fixture.command(&dynamic));
+    let static_one = StartedProgram::start(fixture.command(&fixed));
     let names = [without.named(&dynamic), static_one.named(&fixed)];
     let create = ["session", "create", "s", "-o", "trace", "--event", "mute:*"];
-    talk(&fixture, &create);
+    run_for_output(&fixture, &create);
     for (words, member) in
         [(&["session", "status", "s"][..], "no-events-because"), (&["list"], "unlisted")]
     {
@@ -133,7 +133,7 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
         &["doctor", "--format", "json"],
     ];
     for words in commands {
-        let messages = talk(&fixture, words);
+        let messages = run_for_output(&fixture, words);
         let reasons =
             ["such events, but not the library: ", "such events, but are static programs: "];
         for (reason, name) in reasons.iter().zip(&names) {
@@ -147,20 +147,20 @@ fn every_command_names_processes_that_have_the_events_but_not_the_library() {
 #[test]
 fn a_misspelt_rule_is_reported_with_the_pattern_that_was_meant() {
     let fixture = Fixture::new("diagnosis-rule");
-    let program = compile(&fixture, "mute-rule", &[]);
-    let _running = Running::start(fixture.command(&program));
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "mute:evnt"]);
-    let messages = talk(&fixture, &["session", "destroy", "s"]);
+    let program = compile_waiting(&fixture, "mute-rule", &[]);
+    let _running = StartedProgram::start(fixture.command(&program));
+    run_for_output(&fixture, &["session", "create", "s", "-o", "trace", "--event", "mute:evnt"]);
+    let messages = run_for_output(&fixture, &["session", "destroy", "s"]);
     assert!(messages.contains("did you mean 'mute:event'?"), "{messages}");
 }
 
 #[test]
 fn a_command_that_runs_on_without_an_event_is_explained_once() {
     let fixture = Fixture::new("diagnosis-silence");
-    let program = compile(&fixture, "mute-command", &["-static"]);
+    let program = compile_waiting(&fixture, "mute-command", &["-static"]);
     let mut record = fixture.trackway(&["record", "-o", "trace", "--"]);
     record.arg(&program).stderr(Stdio::piped());
-    let mut running = Running::start(record);
+    let mut running = StartedProgram::start(record);
     let errors = BufReader::new(running.0.stderr.take().expect("its messages"));
     let mut messages = Vec::new();
     for line in errors.lines() {
@@ -180,15 +180,15 @@ fn a_command_that_runs_on_without_an_event_is_explained_once() {
 #[test]
 fn a_process_whose_events_pass_no_filter_is_not_said_to_execute_none() {
     let fixture = Fixture::new("diagnosis-filter");
-    let program = fixture.compile("loud-filter", EXECUTING, true, &[]);
-    let mut running = Running::start(fixture.command(&program));
+    let program = fixture.compile("loud-filter", EXECUTING_SOURCE, true, &[]);
+    let mut running = StartedProgram::start(fixture.command(&program));
     let create = ["session", "create", "s", "-o", "trace", "--event", "loud:*", "--filter"];
-    talk(&fixture, &[&create[..], &["loud:event: n > 1000000"]].concat());
+    run_for_output(&fixture, &[&create[..], &["loud:event: n > 1000000"]].concat());
     running.execute();
     let pid = u64::from(running.0.id());
     let expected = vec![("nothing-passed-filters".to_owned(), vec![pid])];
-    assert_eq!(reasons_of(&fixture, &[&running]), expected);
-    let messages = talk(&fixture, &["session", "destroy", "s"]);
+    assert_eq!(status_reasons(&fixture, &[&running]), expected);
+    let messages = run_for_output(&fixture, &["session", "destroy", "s"]);
     let sentence = format!("no event of these processes has passed the filters: {pid} loud");
     assert!(messages.contains(&sentence) && !messages.contains("executed"), "{messages}");
 }
@@ -196,36 +196,36 @@ fn a_process_whose_events_pass_no_filter_is_not_said_to_execute_none() {
 #[test]
 fn a_process_whose_events_are_of_another_level_has_no_selected_event() {
     let fixture = Fixture::new("diagnosis-level");
-    let program = fixture.compile("loud-level", EXECUTING, true, &[]);
-    let mut running = Running::start(fixture.command(&program));
-    fs::write(fixture.path("s.toml"), LEVELS).expect("a file");
-    talk(&fixture, &["session", "load", "s.toml"]);
+    let program = fixture.compile("loud-level", EXECUTING_SOURCE, true, &[]);
+    let mut running = StartedProgram::start(fixture.command(&program));
+    fs::write(fixture.path("s.toml"), LEVELS_CONFIG).expect("a file");
+    run_for_output(&fixture, &["session", "load", "s.toml"]);
     running.execute();
-    let found = reasons(&fixture, &["session", "status", "s"], "no-events-because");
+    let found = read_reasons(&fixture, &["session", "status", "s"], "no-events-because");
     assert_eq!(found, [("no-such-event".to_owned(), vec![])]);
 }
 
-/// A session without the level of [`EXECUTING`].
-const LEVELS: &str = "name = \"s\"\noutput = \"trace\"\n[[channel]]\n\
+/// A session without the level of [`EXECUTING_SOURCE`].
+const LEVELS_CONFIG: &str = "name = \"s\"\noutput = \"trace\"\n[[channel]]\n\
     on = [{ pattern = \"loud:event\", at-least = \"warning\" }]\n";
 
 #[test]
 fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
     let fixture = Fixture::new("diagnosis-pid");
     let [program, silent] = ["loud-pid", "silent-pid"].map(|name| {
-        let text = if name == "loud-pid" { EXECUTING } else { SILENT };
+        let text = if name == "loud-pid" { EXECUTING_SOURCE } else { SILENT_SOURCE };
         fixture.compile(name, text, true, &[])
     });
-    let mut a = Running::start(fixture.command(&program));
-    let b = Running::start(fixture.command(&program));
-    let c = Running::start(fixture.command(&silent));
+    let mut a = StartedProgram::start(fixture.command(&program));
+    let b = StartedProgram::start(fixture.command(&program));
+    let c = StartedProgram::start(fixture.command(&silent));
     let [pid_of_a, pid_of_b, pid_of_c] = [&a, &b, &c].map(|one| one.0.id().to_string());
     let mut diagnosis = |words: &[&str]| {
         let create = ["session", "create", "s", "-o", "trace", "--event", "loud:*"];
-        talk(&fixture, &[&create[..], words].concat());
+        run_for_output(&fixture, &[&create[..], words].concat());
         a.execute();
-        let found = reasons_of(&fixture, &[&a, &b, &c]);
-        talk(&fixture, &["session", "destroy", "s"]);
+        let found = status_reasons(&fixture, &[&a, &b, &c]);
+        run_for_output(&fixture, &["session", "destroy", "s"]);
         found
     };
     let [a_id, b_id] = [&pid_of_a, &pid_of_b].map(|pid| pid.parse::<u64>().expect("a number"));
@@ -239,31 +239,35 @@ fn a_process_that_the_process_rules_exclude_is_not_said_to_execute_none() {
 }
 
 /// Prints a line, has no event, and ends with its input.
-const SILENT: &str = "#include <stdio.h>\n\
+const SILENT_SOURCE: &str = "#include <stdio.h>\n\
     int main(void) { puts(\"ready\"); fflush(stdout); while (getchar() != EOF) {} return 0; }\n";
 
 #[test]
 fn a_stopped_session_without_an_event_reports_the_stop_and_processes_without_the_library() {
     let fixture = Fixture::new("diagnosis-stopped");
-    let without = compile(&fixture, "mute-without", &[]);
-    let with = fixture.compile("mute-with", WAITING, true, &[]);
-    let without = Running::start(fixture.command(&without));
-    let with = Running::start(fixture.command(&with));
-    talk(&fixture, &["session", "create", "s", "--no-start", "-o", "trace", "--event", "mute:*"]);
+    let without = compile_waiting(&fixture, "mute-without", &[]);
+    let with = fixture.compile("mute-with", WAITING_SOURCE, true, &[]);
+    let without = StartedProgram::start(fixture.command(&without));
+    let with = StartedProgram::start(fixture.command(&with));
+    run_for_output(
+        &fixture,
+        &["session", "create", "s", "--no-start", "-o", "trace", "--event", "mute:*"],
+    );
     let ours = [u64::from(without.0.id()), u64::from(with.0.id())];
     // Programs of other tests run, too.
     let codes = || -> Vec<String> {
-        let found = reasons(&fixture, &["session", "status", "s"], "no-events-because").into_iter();
+        let found =
+            read_reasons(&fixture, &["session", "status", "s"], "no-events-because").into_iter();
         let is_ours = |(code, pids): &(String, Vec<u64>)| {
             code == "stopped" || pids.iter().any(|pid| ours.contains(pid))
         };
         found.filter(is_ours).map(|(code, _)| code).collect()
     };
     assert_eq!(codes(), ["stopped", "without-library"]);
-    talk(&fixture, &["session", "start", "s"]);
+    run_for_output(&fixture, &["session", "start", "s"]);
     assert_eq!(codes(), ["without-library", "not-executed"]);
-    talk(&fixture, &["session", "stop", "s"]);
-    let ended = talk(&fixture, &["session", "destroy", "s"]);
+    run_for_output(&fixture, &["session", "stop", "s"]);
+    let ended = run_for_output(&fixture, &["session", "destroy", "s"]);
     assert!(ended.contains("the session 's' is stopped"), "{ended}");
     assert!(ended.contains(&format!("{} mute-without", without.0.id())), "{ended}");
 }
@@ -272,12 +276,12 @@ fn a_stopped_session_without_an_event_reports_the_stop_and_processes_without_the
 fn a_process_in_another_window_is_named_as_such() {
     let fixture = Fixture::new("diagnosis-window");
     let other = Fixture::new("diagnosis-other-window");
-    let program = fixture.compile("loud-window", EXECUTING, true, &[]);
-    let mut outside = Running::start(other.command(&program));
-    let inside = Running::start(fixture.command(&program));
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "loud:*"]);
+    let program = fixture.compile("loud-window", EXECUTING_SOURCE, true, &[]);
+    let mut outside = StartedProgram::start(other.command(&program));
+    let inside = StartedProgram::start(fixture.command(&program));
+    run_for_output(&fixture, &["session", "create", "s", "-o", "trace", "--event", "loud:*"]);
     outside.execute();
-    let found = reasons_of(&fixture, &[&outside, &inside]);
+    let found = status_reasons(&fixture, &[&outside, &inside]);
     let [outside, inside] = [&outside, &inside].map(|one| vec![u64::from(one.0.id())]);
     let expected = [("other-window", outside), ("not-executed", inside.clone())];
     assert_eq!(found, expected.map(|(code, pids)| (code.to_owned(), pids)));
@@ -286,7 +290,7 @@ fn a_process_in_another_window_is_named_as_such() {
     let output = status.env("TRACKWAY_WINDOW_DIR", other.window_dir()).output();
     let text = String::from_utf8(output.expect("it runs").stdout).expect("text");
     assert!(text.contains("session s") && !text.contains("no events"), "{text}");
-    let messages = talk(&fixture, &["session", "destroy", "s"]);
+    let messages = run_for_output(&fixture, &["session", "destroy", "s"]);
     let hint = "give session and programs the same TRACKWAY_WINDOW_DIR";
     assert!(messages.contains("use another window") && messages.contains(hint), "{messages}");
 }
@@ -294,10 +298,10 @@ fn a_process_in_another_window_is_named_as_such() {
 #[test]
 fn a_command_whose_events_pass_no_filter_is_explained_so() {
     let fixture = Fixture::new("diagnosis-record");
-    let program = fixture.compile("loud-record", EXECUTING, true, &[]);
+    let program = fixture.compile("loud-record", EXECUTING_SOURCE, true, &[]);
     let mut record = fixture.trackway(&["record", "-o", "trace", "--filter", "n > 1000000", "--"]);
     record.arg(&program).stderr(Stdio::piped());
-    let mut running = Running::start(record);
+    let mut running = StartedProgram::start(record);
     running.execute();
     let errors = BufReader::new(running.0.stderr.take().expect("its messages"));
     let mut messages = String::new();
@@ -318,31 +322,31 @@ fn a_process_inside_valgrind_is_not_called_static() {
         return report_skipped("valgrind is not installed");
     }
     let fixture = Fixture::new("diagnosis-valgrind");
-    let program = fixture.compile("loud-valgrind", EXECUTING, true, &[]);
+    let program = fixture.compile("loud-valgrind", EXECUTING_SOURCE, true, &[]);
     let mut valgrind = fixture.command("valgrind");
     valgrind.args(["--tool=none", "-q"]).arg(&program);
-    let running = Running::start(valgrind);
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "loud:*"]);
+    let running = StartedProgram::start(valgrind);
+    run_for_output(&fixture, &["session", "create", "s", "-o", "trace", "--event", "loud:*"]);
     let pid = u64::from(running.0.id());
-    assert_eq!(reasons_of(&fixture, &[&running]), [("not-executed".to_owned(), vec![pid])]);
-    let unlisted = reasons(&fixture, &["list"], "unlisted");
+    assert_eq!(status_reasons(&fixture, &[&running]), [("not-executed".to_owned(), vec![pid])]);
+    let unlisted = read_reasons(&fixture, &["list"], "unlisted");
     assert!(unlisted.iter().all(|(_, pids)| !pids.contains(&pid)), "{unlisted:?}");
-    let listed = talk(&fixture, &["list"]);
+    let listed = run_for_output(&fixture, &["list"]);
     assert_eq!(listed.matches(&pid.to_string()).count(), 1, "{listed}");
-    let doctor = talk(&fixture, &["doctor", "--format", "json"]);
+    let doctor = run_for_output(&fixture, &["doctor", "--format", "json"]);
     assert!(!doctor.contains(&format!("{pid} ")), "{doctor}");
 }
 
 #[test]
 fn a_process_that_has_a_file_mapped_whose_name_is_not_text_is_named() {
     let fixture = Fixture::new("diagnosis-name");
-    let program = compile(&fixture, "mute-name", &[]);
+    let program = compile_waiting(&fixture, "mute-name", &[]);
     let other = fixture.path("").join(OsStr::from_bytes(b"mute-\xff"));
     copy_program(&program, &other);
-    let running = Running::start(fixture.command(&other));
-    talk(&fixture, &["session", "create", "s", "-o", "trace", "--event", "mute:*"]);
+    let running = StartedProgram::start(fixture.command(&other));
+    run_for_output(&fixture, &["session", "create", "s", "-o", "trace", "--event", "mute:*"]);
     let pid = u64::from(running.0.id());
-    assert_eq!(reasons_of(&fixture, &[&running]), [("without-library".to_owned(), vec![pid])]);
-    let messages = talk(&fixture, &["session", "destroy", "s"]);
+    assert_eq!(status_reasons(&fixture, &[&running]), [("without-library".to_owned(), vec![pid])]);
+    let messages = run_for_output(&fixture, &["session", "destroy", "s"]);
     assert!(messages.contains(&format!("{pid} mute-\u{fffd}")), "{messages}");
 }

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
-use trackway_tests::{Fixture, Recording, is_lockless, is_root, report_skipped};
+use trackway_tests::steps::{RunningProgram, Steps, parse_steps, send_signal, wait_for};
+use trackway_tests::{Fixture, Recording, is_root, report_skipped, skip_if_lockless};
 
 /// Environment in which a program of steps runs.
 struct EnvironmentTest {
@@ -51,17 +51,18 @@ impl EnvironmentTest {
         let mut command = vec![self.program.to_str().expect("a path of text")];
         command.extend(arguments);
         let recorder = self.fixture.recorder(&self.steps, &self.trace, options, &command);
-        wrapped(wrapper, recorder)
+        wrap_command(wrapper, recorder)
     }
 
     fn record(&self, wrapper: &[&str], options: &[&str], arguments: &[&str]) -> Recording {
-        let output = Running::start(&mut self.recorder(wrapper, options, arguments)).finish();
+        let output =
+            RunningProgram::start(&mut self.recorder(wrapper, options, arguments)).finish();
         self.recording(output)
     }
 
     fn recording(&self, output: Output) -> Recording {
         let recording = Recording::new(self.trace.clone(), output);
-        println!("{}", about(&recording)); // shown where the test fails
+        println!("{}", describe_recording(&recording)); // shown where the test fails
         recording
     }
 
@@ -70,7 +71,7 @@ impl EnvironmentTest {
         let steps = Steps::new(&self.fixture, "steps-alone");
         let mut alone = self.fixture.command(&self.program);
         alone.args(["steps", "10", "7"]).env("STEPS", steps.path());
-        let output = Running::start(&mut wrapped(wrapper, alone)).finish();
+        let output = RunningProgram::start(&mut wrap_command(wrapper, alone)).finish();
         let messages = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(7), "{}: {messages}", output.status);
         assert_eq!(messages, "");
@@ -80,15 +81,24 @@ impl EnvironmentTest {
     /// Checks that a recording is refused: status 125, a reason, and no command.
     fn is_refused(&self, wrapper: &[&str], options: &[&str], reason: &str) {
         let recording = self.record(wrapper, options, &["steps", "10"]);
-        assert_eq!(recording.output.status.code(), Some(125), "{}", about(&recording));
-        assert!(recording.messages().contains(reason), "{reason}: {}", about(&recording));
-        assert_eq!(self.steps.counts().emitted(), 0, "the command ran: {}", about(&recording));
+        assert_eq!(recording.output.status.code(), Some(125), "{}", describe_recording(&recording));
+        assert!(
+            recording.messages().contains(reason),
+            "{reason}: {}",
+            describe_recording(&recording)
+        );
+        assert_eq!(
+            self.steps.counts().emitted(),
+            0,
+            "the command ran: {}",
+            describe_recording(&recording)
+        );
     }
 
     /// Makes a recording with the program's own exit status, whose counts must add up.
     fn is_recorded(&self, wrapper: &[&str], options: &[&str], count: &str) -> Recording {
         let recording = self.record(wrapper, options, &["steps", count, "7"]);
-        assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+        assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
         self.steps.check(&self.fixture, &recording);
         recording
     }
@@ -100,12 +110,12 @@ impl EnvironmentTest {
     }
 }
 
-fn about(recording: &Recording) -> String {
+fn describe_recording(recording: &Recording) -> String {
     format!("{}: {}", recording.output.status, recording.messages())
 }
 
 /// Returns `command` run by a wrapper, with its environment and folder.
-fn wrapped(wrapper: &[&str], command: Command) -> Command {
+fn wrap_command(wrapper: &[&str], command: Command) -> Command {
     let Some((first, rest)) = wrapper.split_first() else { return command };
     let mut all = Command::new(first);
     all.args(rest).arg(command.get_program()).args(command.get_args());
@@ -123,7 +133,7 @@ fn wrapped(wrapper: &[&str], command: Command) -> Command {
 
 /// Returns the wrapper that runs a command in a mount namespace of its own, after the shell
 /// commands `setup`; or `None`, after printing the reason, where that is impossible.
-fn in_namespace(setup: &str) -> Option<Vec<String>> {
+fn namespace_wrapper(setup: &str) -> Option<Vec<String>> {
     let options: &[&str] = if is_root() { &["-m"] } else { &["-r", "-m"] };
     let probe = Command::new("unshare").args(options).arg("true").output();
     if !probe.is_ok_and(|output| output.status.success()) {
@@ -138,39 +148,39 @@ fn in_namespace(setup: &str) -> Option<Vec<String>> {
 }
 
 /// Does the same with a tmpfs of these options in place of the window folder.
-fn on_tmpfs(options: &str) -> Option<Vec<String>> {
-    in_namespace(&format!(
+fn tmpfs_wrapper(options: &str) -> Option<Vec<String>> {
+    namespace_wrapper(&format!(
         "mount -t tmpfs -o {options} trackway-test-window \"$TRACKWAY_WINDOW_DIR\""
     ))
 }
 
-fn words(wrapper: &[String]) -> Vec<&str> {
+fn wrapper_words(wrapper: &[String]) -> Vec<&str> {
     wrapper.iter().map(String::as_str).collect()
 }
 
 #[test]
 fn a_file_system_without_room_for_a_window_is_said() {
     let test = EnvironmentTest::new("no-room");
-    let Some(wrapper) = on_tmpfs("size=1M") else { return };
-    test.runs_alone(&words(&wrapper));
-    test.is_refused(&words(&wrapper), &[], "No space");
+    let Some(wrapper) = tmpfs_wrapper("size=1M") else { return };
+    test.runs_alone(&wrapper_words(&wrapper));
+    test.is_refused(&wrapper_words(&wrapper), &[], "No space");
 }
 
 #[test]
 fn a_size_that_does_not_fit_is_refused_before_the_command_starts() {
     let test = EnvironmentTest::new("no-size");
-    let Some(wrapper) = on_tmpfs("size=8M") else { return };
-    test.is_refused(&words(&wrapper), &["--buffer-size", "16M"], "pace");
+    let Some(wrapper) = tmpfs_wrapper("size=8M") else { return };
+    test.is_refused(&wrapper_words(&wrapper), &["--buffer-size", "16M"], "pace");
 }
 
 /// Starts a busy program with its window on `wrapper`'s file system, lets `meddle` do so with the
 /// root folder that it sees, then keeps the recorder from draining until events must be lost.
-fn lose_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn(&Path)) {
+fn check_lost_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn(&Path)) {
     /// More than the buffers of any of these tests can take.
     const EVENTS: u64 = 100_000;
     let test = EnvironmentTest::new(name);
-    let mut recorder = test.recorder(&words(wrapper), options, &["busy", "0"]);
-    let recorder = Running::start(&mut recorder);
+    let mut recorder = test.recorder(&wrapper_words(wrapper), options, &["busy", "0"]);
+    let recorder = RunningProgram::start(&mut recorder);
     test.steps.wait_ready(1);
     let root = PathBuf::from(format!("/proc/{}/root", test.steps.pid()));
     let folder = test.fixture.window_dir().strip_prefix("/").expect("an absolute path");
@@ -182,24 +192,28 @@ fn lose_events(name: &str, wrapper: &[String], options: &[&str], meddle: impl Fn
     test.steps.wait_more(EVENTS);
     test.steps.stop();
     let recording = test.recording(recorder.finish());
-    assert!(recording.output.status.success(), "{}", about(&recording));
+    assert!(recording.output.status.success(), "{}", describe_recording(&recording));
     test.steps.check(&test.fixture, &recording);
-    assert!(recording.summary.lost > 0, "the test lost nothing: {}", about(&recording));
+    assert!(
+        recording.summary.lost > 0,
+        "the test lost nothing: {}",
+        describe_recording(&recording)
+    );
 }
 
 #[test]
 fn a_small_file_system_loses_events_and_says_how_many() {
-    if is_lockless("all memory must be there from the start") {
+    if skip_if_lockless("all memory must be there from the start") {
         return;
     }
-    let Some(wrapper) = on_tmpfs("size=4M") else { return };
-    lose_events("small", &wrapper, &[], |_| {});
+    let Some(wrapper) = tmpfs_wrapper("size=4M") else { return };
+    check_lost_events("small", &wrapper, &[], |_| {});
 }
 
 #[test]
 fn a_file_system_that_fills_up_meanwhile_costs_events_not_the_program() {
-    let Some(wrapper) = on_tmpfs("size=12M") else { return };
-    lose_events("fills", &wrapper, &["--buffer-size", "1M"], |folder| {
+    let Some(wrapper) = tmpfs_wrapper("size=12M") else { return };
+    check_lost_events("fills", &wrapper, &["--buffer-size", "1M"], |folder| {
         let mut filler = fs::File::create(folder.join("filler")).expect("a file in there");
         let blocks = 0..100_000;
         let filled = blocks
@@ -214,9 +228,9 @@ fn the_real_dev_shm_may_be_64_mib_and_noexec() {
     let test = EnvironmentTest::new("dev-shm");
     let setup = "mount -t tmpfs -o size=64M,noexec,nosuid,nodev trackway-test-shm /dev/shm\n\
                  unset TRACKWAY_WINDOW_DIR";
-    let Some(wrapper) = in_namespace(setup) else { return };
-    let recording = test.is_recorded(&words(&wrapper), &[], "20000");
-    assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+    let Some(wrapper) = namespace_wrapper(setup) else { return };
+    let recording = test.is_recorded(&wrapper_words(&wrapper), &[], "20000");
+    assert_eq!(recording.summary.lost, 0, "{}", describe_recording(&recording));
 }
 
 #[test]
@@ -225,9 +239,9 @@ fn without_dev_shm_the_program_runs_and_the_recorder_says_why_it_does_not() {
     let gone = ["env", "TRACKWAY_WINDOW_DIR=/nonexistent/trackway-test-none"];
     test.runs_alone(&gone);
     test.is_refused(&gone, &[], "No such file");
-    let Some(wrapper) = on_tmpfs("size=16M,ro") else { return };
-    test.runs_alone(&words(&wrapper));
-    test.is_refused(&words(&wrapper), &[], "Read-only");
+    let Some(wrapper) = tmpfs_wrapper("size=16M,ro") else { return };
+    test.runs_alone(&wrapper_words(&wrapper));
+    test.is_refused(&wrapper_words(&wrapper), &[], "Read-only");
 }
 
 #[test]
@@ -246,24 +260,24 @@ fn a_truncated_window_is_replaced() {
         test.runs_alone(&[]);
         let test = test.again();
         let recording = test.is_recorded(&[], &[], "1000");
-        assert!(recording.messages().contains("truncated"), "{}", about(&recording));
+        assert!(recording.messages().contains("truncated"), "{}", describe_recording(&recording));
     }
 }
 
 /// Makes something where the window should be.
-type Spoil = fn(&Path);
+type ObstructWindow = fn(&Path);
 
 #[test]
 fn files_that_cannot_be_windows_are_refused_with_a_message() {
-    let spoils: [(&str, Spoil); 3] = [
+    let spoils: [(&str, ObstructWindow); 3] = [
         ("Is a directory", |path| fs::create_dir(path).expect("a folder")),
         ("symbolic links", |path| {
             let target = path.with_file_name("target");
-            write_private(&target, &vec![0; 4 << 20]);
+            write_private_file(&target, &vec![0; 4 << 20]);
             std::os::unix::fs::symlink(target, path).expect("a link");
         }),
         ("others may open it", |path| {
-            write_private(path, &vec![0; 4 << 20]);
+            write_private_file(path, &vec![0; 4 << 20]);
             fs::set_permissions(path, fs::Permissions::from_mode(0o666)).expect("it is ours");
         }),
     ];
@@ -279,13 +293,13 @@ fn files_that_cannot_be_windows_are_refused_with_a_message() {
 
 #[test]
 fn a_damaged_window_is_put_aside_and_said() {
-    let spoils: [Spoil; 2] = [
-        |path| write_private(path, &vec![0x5a; 4 << 20]),
+    let spoils: [ObstructWindow; 2] = [
+        |path| write_private_file(path, &vec![0x5a; 4 << 20]),
         |path| {
             let mut bytes = vec![0; 4 << 20];
             bytes[..8].copy_from_slice(b"trackway");
             bytes[8] = 99; // a version that is not of this file's name
-            write_private(path, &bytes);
+            write_private_file(path, &bytes);
         },
     ];
     for spoil in spoils {
@@ -293,7 +307,7 @@ fn a_damaged_window_is_put_aside_and_said() {
         spoil(&window_path(&test.fixture));
         test.runs_alone(&[]);
         let recording = test.is_recorded(&[], &[], "1000");
-        assert!(recording.messages().contains("damaged"), "{}", about(&recording));
+        assert!(recording.messages().contains("damaged"), "{}", describe_recording(&recording));
         let files = fs::read_dir(test.fixture.window_dir()).expect("the folder").count();
         assert_eq!(files, 2, "the damaged one was kept");
     }
@@ -306,13 +320,13 @@ fn the_window_of_another_user_is_refused() {
     }
     let test = EnvironmentTest::new("foreign");
     let path = window_path(&test.fixture);
-    write_private(&path, &vec![0; 4 << 20]);
+    write_private_file(&path, &vec![0; 4 << 20]);
     std::os::unix::fs::chown(&path, Some(65534), Some(65534)).expect("root may");
     test.runs_alone(&[]);
     test.is_refused(&[], &[], "window");
 }
 
-fn write_private(path: &Path, bytes: &[u8]) {
+fn write_private_file(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).expect("a file");
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("it is ours");
 }
@@ -330,7 +344,7 @@ fn window_path(fixture: &Fixture) -> PathBuf {
 
 #[test]
 fn address_space_may_be_limited() {
-    if is_lockless("who cannot map all can write nothing") {
+    if skip_if_lockless("who cannot map all can write nothing") {
         return;
     }
     for limit in ["--as=67108864", "--as=268435456", "--as=1073741824"] {
@@ -341,8 +355,8 @@ fn address_space_may_be_limited() {
             &[],
             &["prlimit", limit, test.program.to_str().unwrap(), "steps", "20000", "7"],
         );
-        let recording = test.recording(Running::start(&mut recorder).finish());
-        assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+        let recording = test.recording(RunningProgram::start(&mut recorder).finish());
+        assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
         test.steps.check(&test.fixture, &recording);
     }
     // More than the program can map: it records as much as it can, and counts the rest.
@@ -351,10 +365,10 @@ fn address_space_may_be_limited() {
     let command = ["prlimit", "--as=41943040", program, "steps", "900000", "7"];
     let options = ["--buffer-size", "32M"];
     let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &options, &command);
-    let recording = test.recording(Running::start(&mut recorder).finish());
-    assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+    let recording = test.recording(RunningProgram::start(&mut recorder).finish());
+    assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
     test.steps.check(&test.fixture, &recording);
-    assert!(recording.summary.lost > 0, "{}", about(&recording));
+    assert!(recording.summary.lost > 0, "{}", describe_recording(&recording));
     // The recorder, too.
     let test = EnvironmentTest::new("address-space-all");
     test.runs_alone(&["prlimit", "--as=33554432"]);
@@ -372,10 +386,10 @@ fn file_sizes_of_the_program_may_be_limited() {
             &[],
             &["prlimit", limit, test.program.to_str().unwrap(), "fork", "20", "7"],
         );
-        let recording = test.recording(Running::start(&mut recorder).finish());
-        assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+        let recording = test.recording(RunningProgram::start(&mut recorder).finish());
+        assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
         test.steps.check(&test.fixture, &recording);
-        assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+        assert_eq!(recording.summary.lost, 0, "{}", describe_recording(&recording));
     }
 }
 
@@ -387,9 +401,9 @@ fn file_sizes_of_the_recorder_may_be_limited() {
     let test = EnvironmentTest::new("file-size-16m");
     let limited = ["prlimit", "--fsize=16777216", "taskset", "-c", "0"];
     let recording = test.record(&limited, &[], &["steps", "900000", "7"]);
-    assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
-    assert_eq!(test.steps.counts().completed(), 900_000, "{}", about(&recording));
-    assert!(recording.messages().contains("too large"), "{}", about(&recording));
+    assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
+    assert_eq!(test.steps.counts().completed(), 900_000, "{}", describe_recording(&recording));
+    assert!(recording.messages().contains("too large"), "{}", describe_recording(&recording));
 }
 
 #[test]
@@ -401,7 +415,8 @@ fn file_sizes_of_commands_that_write_may_be_limited() {
     for command in [&["trim"][..], &["merge"], &["print"]] {
         let mut writer = test.fixture.trackway(command);
         writer.args([trace, "-o"]).arg(&output);
-        let written = wrapped(&["prlimit", "--fsize=65536"], writer).output().expect("it runs");
+        let written =
+            wrap_command(&["prlimit", "--fsize=65536"], writer).output().expect("it runs");
         let messages = String::from_utf8_lossy(&written.stderr);
         assert_eq!(written.status.code(), Some(2), "{command:?}: {}: {messages}", written.status);
         assert!(messages.contains("File too large"), "{command:?}: {messages}");
@@ -431,10 +446,19 @@ fn descriptors_of_the_recorder_may_be_few() {
         let test = EnvironmentTest::new("descriptors");
         let recording = test.record(&["prlimit", limit], &[], &["steps", "1000", "7"]);
         if recording.output.status.code() == Some(125) {
-            assert!(recording.messages().contains("Too many open files"), "{}", about(&recording));
+            assert!(
+                recording.messages().contains("Too many open files"),
+                "{}",
+                describe_recording(&recording)
+            );
             assert_eq!(test.steps.counts().emitted(), 0);
         } else {
-            assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+            assert_eq!(
+                recording.output.status.code(),
+                Some(7),
+                "{}",
+                describe_recording(&recording)
+            );
             test.steps.check(&test.fixture, &recording);
         }
     }
@@ -446,12 +470,12 @@ fn a_full_disk_is_said_and_the_program_runs_on() {
     let output = test.fixture.path("output");
     fs::create_dir(&output).expect("a folder");
     let setup = format!("mount -t tmpfs -o size=256k trackway-test-out '{}'", output.display());
-    let Some(wrapper) = in_namespace(&setup) else { return };
+    let Some(wrapper) = namespace_wrapper(&setup) else { return };
     let test = test.with_trace(output.join("trace"));
-    let recording = test.record(&words(&wrapper), &[], &["steps", "200000", "7"]);
-    assert!(recording.messages().contains("No space"), "{}", about(&recording));
-    assert!(recording.output.status.code().is_some(), "{}", about(&recording));
-    assert_ne!(recording.output.status.code(), Some(0), "{}", about(&recording));
+    let recording = test.record(&wrapper_words(&wrapper), &[], &["steps", "200000", "7"]);
+    assert!(recording.messages().contains("No space"), "{}", describe_recording(&recording));
+    assert!(recording.output.status.code().is_some(), "{}", describe_recording(&recording));
+    assert_ne!(recording.output.status.code(), Some(0), "{}", describe_recording(&recording));
     assert_eq!(test.steps.counts().completed(), 200_000, "the program ran to its end");
 }
 
@@ -462,15 +486,17 @@ fn an_output_folder_that_cannot_be_made_is_refused_before_the_command_starts() {
     fs::write(&file, "").expect("a file");
     let test = test.with_trace(file.join("trace"));
     test.is_refused(&[], &[], "file/trace");
-    let Some(wrapper) = in_namespace("mount -t tmpfs -o ro trackway-test-out /mnt") else { return };
+    let Some(wrapper) = namespace_wrapper("mount -t tmpfs -o ro trackway-test-out /mnt") else {
+        return;
+    };
     let test = test.with_trace("/mnt/trace".into());
-    test.is_refused(&words(&wrapper), &[], "/mnt/trace");
+    test.is_refused(&wrapper_words(&wrapper), &[], "/mnt/trace");
 }
 
 /// Numbers for the writer of garbage: xorshift, the same in every run.
-struct Random(u64);
+struct GarbageNumbers(u64);
 
-impl Random {
+impl GarbageNumbers {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -486,11 +512,11 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
         [(1, 0, u64::MAX), (2, 0, 4096), (3, 4096, 2 << 20), (4, 2 << 20, 5 << 19)]
     {
         let test = EnvironmentTest::new("scribbled");
-        let mut recorder = Running::start(&mut test.recorder(&[], &[], &["busy", "0"]));
+        let mut recorder = RunningProgram::start(&mut test.recorder(&[], &[], &["busy", "0"]));
         test.steps.wait_ready(1);
         let file = fs::OpenOptions::new().write(true).open(test.window()).expect("the window");
         let to = to.min(file.metadata().expect("its length").len());
-        let mut random = Random(seed * 0x9e37_79b9);
+        let mut random = GarbageNumbers(seed * 0x9e37_79b9);
         let begin = Instant::now();
         while begin.elapsed() < Duration::from_millis(700) && recorder.runs() {
             let at = from + random.next() % (to - from - 8);
@@ -505,14 +531,22 @@ fn a_scribbled_window_ends_neither_the_program_nor_the_recorder() {
         test.steps.stop();
         let output = recorder.finish();
         let recording = test.recording(output);
-        assert!(recording.output.status.signal().is_none(), "seed {seed}: {}", about(&recording));
+        assert!(
+            recording.output.status.signal().is_none(),
+            "seed {seed}: {}",
+            describe_recording(&recording)
+        );
         let counts = test.steps.counts();
         assert_eq!(counts.started, counts.returned, "seed {seed}: the program ended early");
         assert!(recording.messages().contains("trackway: "), "seed {seed}: it says something");
-        assert!(!recording.messages().contains("panicked"), "seed {seed}: {}", about(&recording));
+        assert!(
+            !recording.messages().contains("panicked"),
+            "seed {seed}: {}",
+            describe_recording(&recording)
+        );
         // What is left can be read, or a reason is given.
         let mut print = test.fixture.trackway(&["print"]);
-        let print = Running::start(print.arg(&test.trace)).finish();
+        let print = RunningProgram::start(print.arg(&test.trace)).finish();
         assert!(
             print.status.success() || !print.stderr.is_empty(),
             "seed {seed}: {}",
@@ -527,15 +561,15 @@ fn a_window_truncated_under_the_recorder_ends_the_recording_with_a_message() {
     let test = EnvironmentTest::new("cut");
     let script = "truncate -s 0 \"$TRACKWAY_WINDOW_DIR\"/trackway-*; sleep 0.3; exit 7";
     let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &[], &["sh", "-c", script]);
-    let recording = test.recording(Running::start(&mut recorder).finish());
-    assert!(recording.output.status.signal().is_none(), "{}", about(&recording));
-    assert!(recording.messages().contains("truncated"), "{}", about(&recording));
+    let recording = test.recording(RunningProgram::start(&mut recorder).finish());
+    assert!(recording.output.status.signal().is_none(), "{}", describe_recording(&recording));
+    assert!(recording.messages().contains("truncated"), "{}", describe_recording(&recording));
 }
 
 #[test]
 fn a_recorder_that_stood_still_goes_on_recording() {
     let test = EnvironmentTest::new("stopped");
-    let recorder = Running::start(&mut test.recorder(&[], &[], &["busy", "20"]));
+    let recorder = RunningProgram::start(&mut test.recorder(&[], &[], &["busy", "20"]));
     test.steps.wait_ready(1);
     test.steps.wait_more(1000);
     recorder.signal(libc::SIGSTOP);
@@ -548,17 +582,21 @@ fn a_recorder_that_stood_still_goes_on_recording() {
     test.steps.wait_more(30_000);
     test.steps.stop();
     let recording = test.recording(recorder.finish());
-    assert!(recording.output.status.success(), "{}", about(&recording));
+    assert!(recording.output.status.success(), "{}", describe_recording(&recording));
     // Events between the lease's end and the recorder's return belong to no session, and are not
     // counted.
     test.steps.check_order(&test.fixture, &recording);
     let emitted = test.steps.counts().emitted();
     let summary = recording.summary;
-    assert!(summary.recorded + summary.lost <= emitted, "{}", about(&recording));
-    let numbers = steps_of(&test.fixture.print(&recording.trace));
-    assert_eq!(numbers.len() as u64, summary.recorded, "{}", about(&recording));
+    assert!(summary.recorded + summary.lost <= emitted, "{}", describe_recording(&recording));
+    let numbers = parse_steps(&test.fixture.print(&recording.trace));
+    assert_eq!(numbers.len() as u64, summary.recorded, "{}", describe_recording(&recording));
     let after = numbers.iter().filter(|step| step.number >= resumed).count();
-    assert!(after > 1000, "{after} after {resumed} of {emitted}: {}", about(&recording));
+    assert!(
+        after > 1000,
+        "{after} after {resumed} of {emitted}: {}",
+        describe_recording(&recording)
+    );
 }
 
 #[test]
@@ -567,18 +605,18 @@ fn an_interrupt_from_the_terminal_reaches_the_command_and_the_trace_is_complete(
         let test = EnvironmentTest::new("interrupt");
         let mut command = test.recorder(&[], &[], &[mode, "100"]);
         command.process_group(0);
-        trackway_tests::steps::heed_signals(&mut command);
-        let recorder = Running::start(&mut command);
+        trackway_tests::steps::restore_signal_actions(&mut command);
+        let recorder = RunningProgram::start(&mut command);
         test.steps.wait_ready(1);
         test.steps.wait_more(100);
-        send(-recorder.pid().cast_signed(), libc::SIGINT);
+        send_signal(-recorder.pid().cast_signed(), libc::SIGINT);
         let recording = test.recording(recorder.finish());
-        assert_eq!(recording.output.status.code(), status, "{}", about(&recording));
+        assert_eq!(recording.output.status.code(), status, "{}", describe_recording(&recording));
         if status.is_none() {
             assert_eq!(recording.output.status.signal(), Some(libc::SIGINT));
         }
         test.steps.check_killed(&test.fixture, &recording);
-        assert_eq!(recording.summary.lost, 0, "{}", about(&recording));
+        assert_eq!(recording.summary.lost, 0, "{}", describe_recording(&recording));
     }
 }
 
@@ -593,12 +631,12 @@ fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
         let mut command: Vec<&str> = IGNORING.to_vec();
         command.extend([test.program.to_str().expect("a path of text"), "busy", "100"]);
         let mut command = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
-        let mut recorder = Running::start(&mut command);
+        let mut recorder = RunningProgram::start(&mut command);
         test.steps.wait_ready(1);
         test.steps.wait_more(100);
         let program = test.steps.pid().cast_signed();
         if stands_still {
-            send(program, libc::SIGSTOP);
+            send_signal(program, libc::SIGSTOP);
         }
         recorder.signal(libc::SIGTERM);
         if !stands_still {
@@ -608,17 +646,21 @@ fn a_second_signal_ends_the_recording_of_a_command_that_does_not_end() {
         recorder.signal(second);
         wait_for("the recorder's end", || !recorder.runs());
         let emitted = test.steps.counts();
-        send(program, libc::SIGCONT);
+        send_signal(program, libc::SIGCONT);
         test.steps.wait_more(100); // it lives
         test.steps.stop();
         let recording = test.recording(recorder.finish());
         // Whichever of them it saw last.
         let ended_by = [libc::SIGTERM, second].map(|signal| Some(128 + signal));
-        assert!(ended_by.contains(&recording.output.status.code()), "{}", about(&recording));
+        assert!(
+            ended_by.contains(&recording.output.status.code()),
+            "{}",
+            describe_recording(&recording)
+        );
         let messages = recording.messages();
         assert!(messages.contains(" has ended the recording: the command"), "{messages}");
         assert_eq!(recording.summary.lost, 0, "{messages}");
-        let numbers = steps_of(&test.fixture.print(&recording.trace));
+        let numbers = parse_steps(&test.fixture.print(&recording.trace));
         assert_eq!(numbers.len() as u64, recording.summary.recorded, "{messages}");
         let expected = (0..numbers.len() as u64).eq(numbers.iter().map(|step| step.number));
         assert!(expected, "in their order, without a gap: {messages}");
@@ -637,7 +679,7 @@ fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     let program = test.program.to_str().expect("a path of text");
     let command = [&ignoring[..], &[program, "busy", "100"]].concat();
     let mut command = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
-    let mut recorder = Running::start(&mut command);
+    let mut recorder = RunningProgram::start(&mut command);
     test.steps.wait_ready(1);
     for _ in 0..3 {
         // Apart: of two pending signals of a kind one is left.
@@ -648,18 +690,18 @@ fn hangups_do_not_end_the_recording_of_a_command_that_goes_on() {
     assert!(recorder.runs(), "they are for the command");
     test.steps.stop();
     let recording = test.recording(recorder.finish());
-    assert!(recording.output.status.success(), "{}", about(&recording));
+    assert!(recording.output.status.success(), "{}", describe_recording(&recording));
     let messages = recording.messages();
     assert!(!messages.contains("has ended the recording"), "{messages}");
-    let numbers = steps_of(&test.fixture.print(&recording.trace));
+    let numbers = parse_steps(&test.fixture.print(&recording.trace));
     assert_eq!(numbers.len() as u64, recording.summary.recorded, "{messages}");
     assert_eq!(recording.summary.recorded, test.steps.counts().emitted(), "{messages}");
 }
 
 /// A memory cgroup of the test's own, removed when it goes.
-struct Group(PathBuf);
+struct MemoryCgroup(PathBuf);
 
-impl Group {
+impl MemoryCgroup {
     fn new(limit_bytes: u64) -> Option<Self> {
         let name = format!("trackway-test-{}-{limit_bytes}", std::process::id());
         let version_1 = Path::new("/sys/fs/cgroup/memory");
@@ -683,7 +725,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for MemoryCgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
     }
@@ -691,15 +733,15 @@ impl Drop for Group {
 
 #[test]
 fn memory_of_a_cgroup_may_be_limited() {
-    let Some(group) = Group::new(24 << 20) else { return };
+    let Some(group) = MemoryCgroup::new(24 << 20) else { return };
     let test = EnvironmentTest::new("cgroup");
     let script = group.enter();
     let program = test.program.to_str().unwrap();
     // The program alone, then the recorder too.
     let command = ["sh", "-ec", &script, "sh", program, "steps", "200000", "7"];
     let mut recorder = test.fixture.recorder(&test.steps, &test.trace, &[], &command);
-    let recording = test.recording(Running::start(&mut recorder).finish());
-    assert_eq!(recording.output.status.code(), Some(7), "{}", about(&recording));
+    let recording = test.recording(RunningProgram::start(&mut recorder).finish());
+    assert_eq!(recording.output.status.code(), Some(7), "{}", describe_recording(&recording));
     test.steps.check(&test.fixture, &recording);
 
     let test = EnvironmentTest::new("cgroup-all");

@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use trackway_tests::steps::{Running, Steps, send, steps_of, wait_for};
+use trackway_tests::steps::{RunningProgram, Steps, parse_steps, send_signal, wait_for};
 use trackway_tests::{
     Fixture, Recording, Summary, build_dir, has, is_root, report_skipped, source_dir,
 };
@@ -21,7 +21,7 @@ use trackway_tests::{
 const AS_NOBODY: [&str; 4] = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"];
 
 /// Both recordings of one program.
-struct Users {
+struct TwoUsersTest {
     fixture: Fixture,
     steps: Steps,
     program: PathBuf,
@@ -37,7 +37,7 @@ struct UserTrace {
 impl UserTrace {
     fn of(fixture: &Fixture, recording: Recording) -> Self {
         let mut numbers: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
-        for step in steps_of(&fixture.print(&recording.trace)) {
+        for step in parse_steps(&fixture.print(&recording.trace)) {
             assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
             numbers.entry(step.stream).or_default().push(step.number);
         }
@@ -63,7 +63,7 @@ impl UserTrace {
     }
 }
 
-impl Users {
+impl TwoUsersTest {
     /// Makes a fixture of two users; returns `None`, after printing the reason, where that is
     /// impossible.
     fn new(name: &str, linked: bool) -> Option<Self> {
@@ -94,7 +94,7 @@ impl Users {
 
     /// Starts the recording of the user `nobody`, which lasts until `finish_theirs`; returns it
     /// with its token.
-    fn start_theirs(&self, pattern: &str) -> (Running, String) {
+    fn start_theirs(&self, pattern: &str) -> (RunningProgram, String) {
         let mut recorder = self.fixture.command(AS_NOBODY[0]);
         recorder.args(&AS_NOBODY[1..]).arg(build_dir().join("trackway"));
         recorder.args(["record", "--event", pattern, "--context", "vpid,vtid"]);
@@ -103,13 +103,13 @@ impl Users {
             "echo $TRACKWAY_TOKEN > token.new && mv token.new token && \
              until test -e ended; do sleep 0.02; done",
         );
-        let running = Running::start(&mut recorder);
+        let running = RunningProgram::start(&mut recorder);
         let token = self.fixture.path("token");
         wait_for("nobody's recording", || token.exists());
         (running, fs::read_to_string(token).expect("its token").trim().to_owned())
     }
 
-    fn finish_theirs(&self, recorder: Running) -> Recording {
+    fn finish_theirs(&self, recorder: RunningProgram) -> Recording {
         fs::write(self.fixture.path("ended"), "").expect("a file");
         let recording = Recording::new(self.fixture.path("theirs"), recorder.finish());
         assert!(recording.output.status.success(), "{}", recording.messages());
@@ -126,7 +126,7 @@ impl Users {
         command.extend(arguments);
         let mut recorder = self.fixture.recorder(&self.steps, &trace, &[], &command);
         recorder.env("TRACKWAY_TOKEN", token);
-        let ours = Recording::new(trace, Running::start(&mut recorder).finish());
+        let ours = Recording::new(trace, RunningProgram::start(&mut recorder).finish());
         let theirs = self.finish_theirs(theirs);
         println!("{}\n{}", ours.messages(), theirs.messages()); // shown where the test fails
         assert!(ours.output.status.success(), "{}: {}", ours.output.status, ours.messages());
@@ -138,23 +138,23 @@ impl Users {
     }
 }
 
-fn up_to(count: u64) -> Vec<u64> {
+fn numbers_below(count: u64) -> Vec<u64> {
     (0..count).collect()
 }
 
 #[test]
 fn a_process_that_drops_root_changes_its_recording() {
     for linked in [true, false] {
-        let Some(users) = Users::new("drop", linked) else { return };
+        let Some(users) = TwoUsersTest::new("drop", linked) else { return };
         let (ours, theirs) = users.record(&[], &["drop", "500"]);
         assert_eq!(ours.numbers.len(), 1);
-        assert_eq!(ours.stream(0), up_to(500));
+        assert_eq!(ours.stream(0), numbers_below(500));
         assert_eq!((ours.summary().recorded, ours.summary().lost), (500, 0));
         assert_eq!(ours.departed(), 1);
         for stream in [1, 2, 4] {
-            assert_eq!(theirs.stream(stream), up_to(500), "stream {stream}");
+            assert_eq!(theirs.stream(stream), numbers_below(500), "stream {stream}");
         }
-        assert_eq!(theirs.stream(3), up_to(10), "of the program that its child became");
+        assert_eq!(theirs.stream(3), numbers_below(10), "of the program that its child became");
         assert_eq!((theirs.summary().recorded, theirs.summary().lost), (1510, 0));
         assert_eq!(theirs.summary().processes, 3, "the shell, the program, its child");
         assert_eq!(theirs.departed(), 0);
@@ -163,7 +163,7 @@ fn a_process_that_drops_root_changes_its_recording() {
 
 #[test]
 fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
-    let Some(users) = Users::new("drop-alone", true) else { return };
+    let Some(users) = TwoUsersTest::new("drop-alone", true) else { return };
     // The user `nobody` records nothing, but its window is made.
     let recording = users.fixture.record_steps(
         &users.steps,
@@ -174,18 +174,18 @@ fn without_a_window_to_go_to_nothing_is_recorded_and_nothing_happens() {
     assert!(status.success(), "{status}: {}", recording.messages());
     assert_eq!(recording.summary.recorded, 50, "{}", recording.messages());
     // And where there cannot be one.
-    let Some(users) = Users::new("drop-chroot", true) else { return };
+    let Some(users) = TwoUsersTest::new("drop-chroot", true) else { return };
     let (ours, theirs) = users.record(&[], &["chroot", "50"]);
-    assert_eq!((ours.stream(0), ours.stream(1)), (&up_to(50)[..], &up_to(50)[..]));
+    assert_eq!((ours.stream(0), ours.stream(1)), (&numbers_below(50)[..], &numbers_below(50)[..]));
     assert_eq!((ours.summary().recorded, ours.departed()), (100, 1));
     assert_eq!(theirs.summary().recorded, 0);
 }
 
 #[test]
 fn a_process_that_can_regain_root_stays_in_roots_recording() {
-    let Some(users) = Users::new("temporary", true) else { return };
+    let Some(users) = TwoUsersTest::new("temporary", true) else { return };
     let (ours, theirs) = users.record(&[], &["temporary", "100"]);
-    assert_eq!(ours.stream(0), up_to(501));
+    assert_eq!(ours.stream(0), numbers_below(501));
     assert_eq!((ours.summary().recorded, ours.summary().lost), (501, 0));
     assert_eq!(ours.departed(), 0);
     assert_eq!(theirs.summary().recorded, 0);
@@ -196,7 +196,7 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
     let without = ["env", "GLIBC_TUNABLES=glibc.pthread.rseq=0"];
     for (wrapper, linked) in [(&[][..], true), (&[][..], false), (&without[..], true)] {
         for pause_us in ["0", "4000"] {
-            let Some(users) = Users::new("flight", linked) else { return };
+            let Some(users) = TwoUsersTest::new("flight", linked) else { return };
             let (ours, theirs) = users.record(wrapper, &["threads", pause_us]);
             assert_eq!(ours.departed(), 1);
             let mut between = 0;
@@ -210,11 +210,9 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
                 assert!(last < first, "stream {stream}: first here, then there");
                 between += first - last - 1;
                 if ours.summary().lost == 0 {
-                    assert!(
-                        last + 1 >= users.emitted(100 + stream),
-                        "stream {stream}: all of before"
-                    );
-                    assert_eq!(before, up_to(last + 1), "stream {stream}: silently lost before");
+                    let count = last + 1;
+                    assert!(count >= users.emitted(100 + stream), "stream {stream}: all of before");
+                    assert_eq!(before, numbers_below(count), "stream {stream}: lost silently");
                 }
                 if theirs.summary().lost == 0 {
                     assert!(first <= users.emitted(200 + stream), "stream {stream}: all of after");
@@ -235,10 +233,10 @@ fn threads_in_full_flight_are_recorded_without_a_gap_but_the_change() {
 
 #[test]
 fn a_process_that_regains_root_finds_its_window_again() {
-    let Some(users) = Users::new("back", true) else { return };
+    let Some(users) = TwoUsersTest::new("back", true) else { return };
     let (ours, theirs) = users.record(&[], &["back", "50"]);
-    assert_eq!(ours.stream(0), up_to(255));
-    assert_eq!(theirs.stream(1), up_to(250));
+    assert_eq!(ours.stream(0), numbers_below(255));
+    assert_eq!(theirs.stream(1), numbers_below(250));
     assert_eq!((ours.summary().recorded, ours.summary().lost), (255, 0));
     assert_eq!((theirs.summary().recorded, theirs.summary().lost), (250, 0));
     assert_eq!((ours.summary().processes, ours.departed()), (1, 0), "it is here again");
@@ -248,7 +246,7 @@ fn a_process_that_regains_root_finds_its_window_again() {
 #[test]
 fn threads_of_a_process_that_comes_and_goes_are_recorded_here_or_there() {
     for without in ["env A=", "env GLIBC_TUNABLES=glibc.pthread.rseq=0"] {
-        let Some(users) = Users::new("back-threads", true) else { return };
+        let Some(users) = TwoUsersTest::new("back-threads", true) else { return };
         let wrapper: Vec<&str> = without.split(' ').collect();
         let (ours, theirs) = users.record(&wrapper, &["back-threads", "200"]);
         let mut all: Vec<u64> = [ours.stream(2), theirs.stream(2)].concat();
@@ -260,53 +258,59 @@ fn threads_of_a_process_that_comes_and_goes_are_recorded_here_or_there() {
         assert!(rises(ours.stream(2)) && rises(theirs.stream(2)));
         assert!(all.last().is_some_and(|&last| last < users.emitted(2)));
         if ours.summary().lost == 0 {
-            assert_eq!(ours.stream(0), up_to(1005));
+            assert_eq!(ours.stream(0), numbers_below(1005));
         }
         if theirs.summary().lost == 0 {
-            assert_eq!(theirs.stream(1), up_to(1000));
+            assert_eq!(theirs.stream(1), numbers_below(1000));
         }
     }
 }
 
 #[test]
 fn a_vfork_child_that_becomes_another_user_does_not_take_its_parent_along() {
-    let Some(users) = Users::new("vfork-user", true) else { return };
+    let Some(users) = TwoUsersTest::new("vfork-user", true) else { return };
     let (ours, theirs) = users.record(&[], &["vfork", "20"]);
-    assert_eq!(ours.stream(0), up_to(41));
+    assert_eq!(ours.stream(0), numbers_below(41));
     assert_eq!((ours.summary().recorded, ours.departed()), (41, 0));
     assert_eq!(theirs.summary().recorded, 20 * 10);
 }
 
 #[test]
 fn a_clone_that_shares_memory_does_not_keep_its_parent_from_becoming_another_user() {
-    let Some(users) = Users::new("cloned", true) else { return };
+    let Some(users) = TwoUsersTest::new("cloned", true) else { return };
     let (ours, theirs) = users.record(&[], &["cloned", "50"]);
-    assert_eq!((ours.stream(0), ours.stream(2)), (&up_to(100)[..], &up_to(50)[..]));
-    assert_eq!((theirs.stream(1), theirs.stream(3)), (&up_to(50)[..], &up_to(50)[..]));
+    assert_eq!((ours.stream(0), ours.stream(2)), (&numbers_below(100)[..], &numbers_below(50)[..]));
+    assert_eq!(
+        (theirs.stream(1), theirs.stream(3)),
+        (&numbers_below(50)[..], &numbers_below(50)[..])
+    );
     assert_eq!((ours.summary().recorded, theirs.summary().recorded), (150, 100));
     assert_eq!((ours.summary().processes, ours.departed()), (2, 2));
 }
 
 #[test]
 fn the_fork_child_of_a_program_with_threads_is_recorded_by_its_new_user() {
-    let Some(users) = Users::new("forked-user", true) else { return };
+    let Some(users) = TwoUsersTest::new("forked-user", true) else { return };
     let (ours, theirs) = users.record(&[], &["forked", "50"]);
     if ours.summary().lost == 0 {
-        assert_eq!(ours.stream(3), up_to(50));
+        assert_eq!(ours.stream(3), numbers_below(50));
     }
-    assert_eq!(ours.stream(4), up_to(0));
+    assert_eq!(ours.stream(4), numbers_below(0));
     assert_eq!(ours.departed(), 1);
-    assert_eq!(theirs.stream(4), up_to(50));
+    assert_eq!(theirs.stream(4), numbers_below(50));
     assert_eq!((theirs.summary().recorded, theirs.summary().lost), (50, 0));
 }
 
 #[test]
 fn a_thread_that_holds_the_list_of_modules_may_wait_for_the_change() {
     for linked in [true, false] {
-        let Some(users) = Users::new("loader", linked) else { return };
+        let Some(users) = TwoUsersTest::new("loader", linked) else { return };
         let (ours, theirs) = users.record(&[], &["loader", "50"]);
-        assert_eq!(ours.stream(0), up_to(50));
-        assert_eq!((theirs.stream(1), theirs.stream(2)), (&up_to(50)[..], &up_to(50)[..]));
+        assert_eq!(ours.stream(0), numbers_below(50));
+        assert_eq!(
+            (theirs.stream(1), theirs.stream(2)),
+            (&numbers_below(50)[..], &numbers_below(50)[..])
+        );
         assert_eq!((ours.summary().recorded, theirs.summary().recorded), (50, 100));
     }
 }
@@ -316,12 +320,12 @@ fn children_forked_in_the_middle_of_a_change_are_where_their_user_is() {
     // In the second case the parent and all children are number 1, each in a namespace of its own.
     let first = ["unshare", "--pid", "--fork"];
     for (wrapper, mode) in [(&[][..], "midway"), (&first[..], "midway-first")] {
-        let Some(users) = Users::new(mode, true) else { return };
+        let Some(users) = TwoUsersTest::new(mode, true) else { return };
         let (ours, theirs) = users.record(wrapper, &[mode, "400"]);
         let (as_root, as_nobody) = (users.emitted(0), users.emitted(1));
         assert!(as_root > 0 && as_nobody > as_root, "{as_root} and {as_nobody}");
-        assert_eq!(ours.stream(0), up_to(as_root), "{mode}");
-        assert_eq!(theirs.stream(1), up_to(as_nobody), "{mode}");
+        assert_eq!(ours.stream(0), numbers_below(as_root), "{mode}");
+        assert_eq!(theirs.stream(1), numbers_below(as_nobody), "{mode}");
         assert_eq!(as_nobody, 400, "{mode}");
     }
 }
@@ -329,33 +333,39 @@ fn children_forked_in_the_middle_of_a_change_are_where_their_user_is() {
 #[test]
 fn events_described_at_run_time_go_along() {
     for linked in [true, false] {
-        let Some(users) = Users::new("described", linked) else { return };
+        let Some(users) = TwoUsersTest::new("described", linked) else { return };
         let (ours, theirs) = users.record(&[], &["described", "50"]);
-        assert_eq!((ours.stream(0), ours.stream(2)), (&up_to(50)[..], &up_to(50)[..]));
-        assert_eq!(theirs.stream(1), up_to(100));
+        assert_eq!(
+            (ours.stream(0), ours.stream(2)),
+            (&numbers_below(50)[..], &numbers_below(50)[..])
+        );
+        assert_eq!(theirs.stream(1), numbers_below(100));
         assert_eq!((ours.summary().recorded, theirs.summary().recorded), (100, 100));
     }
 }
 
 #[test]
 fn events_registered_in_no_window_turn_on_with_the_next() {
-    let Some(users) = Users::new("nowhere", true) else { return };
+    let Some(users) = TwoUsersTest::new("nowhere", true) else { return };
     let (ours, theirs) = users.record(&[], &["nowhere", "50"]);
-    assert_eq!((ours.stream(0), ours.stream(4)), (&up_to(50)[..], &up_to(100)[..]));
-    assert_eq!((theirs.stream(2), theirs.stream(3)), (&up_to(50)[..], &up_to(50)[..]));
+    assert_eq!((ours.stream(0), ours.stream(4)), (&numbers_below(50)[..], &numbers_below(100)[..]));
+    assert_eq!(
+        (theirs.stream(2), theirs.stream(3)),
+        (&numbers_below(50)[..], &numbers_below(50)[..])
+    );
     assert_eq!((ours.summary().recorded, theirs.summary().recorded), (150, 100));
 }
 
 #[test]
 fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
-    let Some(users) = Users::new("secure", true) else { return };
+    let Some(users) = TwoUsersTest::new("secure", true) else { return };
     fs::set_permissions(&users.program, PermissionsExt::from_mode(0o4755)).expect("set-user-ID");
     // Its environment does not say where windows are: the usual place must be one of its own.
     let script = "mount -t tmpfs -o mode=1777 trackway-test-shm /dev/shm || exit 77; exec \"$@\"";
     let mut command = users.fixture.command("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]).args(AS_NOBODY);
     command.arg(&users.program).args(["secure", "50"]).env("STEPS", users.steps.path());
-    let output = Running::start(&mut command).finish();
+    let output = RunningProgram::start(&mut command).finish();
     if output.status.code() == Some(77) {
         return report_skipped("mount namespaces cannot be made here");
     }
@@ -369,13 +379,13 @@ fn programs_with_more_rights_than_their_user_take_no_window_of_his() {
 #[test]
 fn a_server_whose_workers_give_up_root_is_recorded_by_both() {
     for linked in [true, false] {
-        let Some(users) = Users::new("server", linked) else { return };
+        let Some(users) = TwoUsersTest::new("server", linked) else { return };
         let (ours, theirs) = users.record(&[], &["server", "3"]);
-        assert_eq!(ours.stream(0), up_to(10 + 12 + 10), "the master");
+        assert_eq!(ours.stream(0), numbers_below(10 + 12 + 10), "the master");
         for worker in 0..6 {
             let (before, after) = (2 + 2 * worker, 3 + 2 * worker);
-            assert_eq!(ours.stream(before), up_to(10), "worker {worker}");
-            assert_eq!(theirs.stream(after), up_to(100), "worker {worker}");
+            assert_eq!(ours.stream(before), numbers_below(10), "worker {worker}");
+            assert_eq!(theirs.stream(after), numbers_below(100), "worker {worker}");
         }
         assert_eq!((ours.summary().recorded, ours.summary().lost), (32 + 60, 0));
         assert_eq!((ours.summary().processes, ours.departed()), (7, 6));
@@ -389,7 +399,7 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     if !has("cargo") {
         return report_skipped("cargo is not installed");
     }
-    let Some(users) = Users::new("callsites", true) else { return };
+    let Some(users) = TwoUsersTest::new("callsites", true) else { return };
     let target = build_dir().parent().expect("target/release has a parent").to_owned();
     let mut cargo = Command::new("cargo");
     cargo.args(["build", "--offline", "--locked", "--quiet", "-p", "trackway", "--features"]);
@@ -401,7 +411,7 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
     let trace = users.fixture.path("trace");
     let mut recorder = users.fixture.trackway(&["record", "--event", "life:*", "-o"]);
     recorder.arg(&trace).arg("--").arg(program).env("TRACKWAY_TOKEN", token);
-    let ours = Recording::new(trace, Running::start(&mut recorder).finish());
+    let ours = Recording::new(trace, RunningProgram::start(&mut recorder).finish());
     let theirs = users.finish_theirs(theirs);
     assert!(ours.output.status.success(), "{}", ours.messages());
     for (recording, user) in [(&ours, "as_user = 0"), (&theirs, "as_user = 65534")] {
@@ -418,7 +428,7 @@ fn callsites_that_were_visited_as_root_are_recorded_by_the_new_user() {
 }
 
 /// Returns the processes that have events in a trace.
-fn processes_in(fixture: &Fixture, trace: &Path) -> BTreeSet<u32> {
+fn processes_in_trace(fixture: &Fixture, trace: &Path) -> BTreeSet<u32> {
     let text = fixture.print(trace);
     let vpid = |line: &str| {
         let (_, rest) = line.split_once("vpid = ")?;
@@ -433,7 +443,7 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     if !has("nginx") {
         return report_skipped("nginx is not installed");
     }
-    let Some(users) = Users::new("nginx", false) else { return };
+    let Some(users) = TwoUsersTest::new("nginx", false) else { return };
     let fixture = &users.fixture;
     let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
     let address = port.expect("a free port");
@@ -455,7 +465,7 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     recorder.args(["--context", "vpid,vtid", "-o"]).arg(&trace).arg("--");
     recorder.args(["nginx", "-e", &format!("{folder}/errors"), "-p", &folder, "-c"]).arg(&file);
     recorder.env("TRACKWAY_TOKEN", token);
-    let recorder = Running::start(&mut recorder);
+    let recorder = RunningProgram::start(&mut recorder);
     let pid = |text: String| text.trim().parse::<i32>().ok();
     wait_for("nginx", || fs::read_to_string(format!("{folder}/pid")).ok().and_then(pid).is_some());
     let master = fs::read_to_string(format!("{folder}/pid")).ok().and_then(pid).expect("its pid");
@@ -470,15 +480,15 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
     let workers: BTreeSet<u32> =
         children.expect("its workers").split(' ').filter_map(|pid| pid.parse().ok()).collect();
     assert_eq!(workers.len(), 2);
-    send(master, libc::SIGQUIT);
+    send_signal(master, libc::SIGQUIT);
     let ours = Recording::new(trace, recorder.finish());
     let theirs = users.finish_theirs(theirs);
     println!("{}\n{}", ours.messages(), theirs.messages());
     assert!(ours.output.status.success(), "{}", ours.messages());
     assert!(ours.messages().contains("2 processes became another user"), "{}", ours.messages());
-    let seen = processes_in(fixture, &ours.trace);
+    let seen = processes_in_trace(fixture, &ours.trace);
     assert!(seen.contains(&master.cast_unsigned()) && workers.is_subset(&seen), "{seen:?}");
-    assert_eq!(processes_in(fixture, &theirs.trace), workers);
+    assert_eq!(processes_in_trace(fixture, &theirs.trace), workers);
     for recording in [&ours, &theirs] {
         let text = fixture.print(&recording.trace);
         assert_eq!(text.lines().count() as u64, recording.summary.recorded);
@@ -486,7 +496,7 @@ fn nginx_is_recorded_by_root_and_its_workers_by_their_user() {
 }
 
 /// Emits in a thread, and becomes another user where there may be no more data.
-const POOR: &str = r#"
+const POOR_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <stdlib.h>
@@ -522,7 +532,7 @@ fn a_process_at_its_data_limit_can_leave_root() {
         return report_skipped("only root can become another user");
     }
     let fixture = Fixture::new("privileges-poor");
-    let program = fixture.compile("poor", POOR, true, &["-pthread"]);
+    let program = fixture.compile("poor", POOR_SOURCE, true, &["-pthread"]);
     for limit in ["0", "1048576", "17179869184"] {
         let recording = fixture.record(&[], &[program.to_str().unwrap(), limit]);
         assert!(recording.output.status.success(), "{limit}: {}", recording.messages());
@@ -533,7 +543,7 @@ fn a_process_at_its_data_limit_can_leave_root() {
 
 /// Program that locks all of its memory, present and future, and becomes another user, who may lock
 /// little.
-const LOCKED: &str = r#"
+const LOCKED_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>
@@ -574,7 +584,7 @@ fn a_process_at_its_lock_limit_can_leave_root() {
         return report_skipped("only root can become another user");
     }
     let fixture = Fixture::new("privileges-locked");
-    let program = fixture.compile("locked", LOCKED, true, &[]);
+    let program = fixture.compile("locked", LOCKED_SOURCE, true, &[]);
     let recording = fixture.record(&[], &[program.to_str().unwrap()]);
     if recording.output.status.code() == Some(77) {
         return report_skipped("memory cannot be locked here");

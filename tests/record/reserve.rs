@@ -5,11 +5,11 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 
-use trackway_tests::steps::{Running, send, wait_for};
+use trackway_tests::steps::{RunningProgram, send_signal, wait_for};
 use trackway_tests::{Fixture, Recording, Summary};
 
 /// Threads that number their events; with a third argument, for ever.
-const TICKS: &str = r#"
+const TICKS_SOURCE: &str = r#"
 #include <trackway/trackway.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -37,16 +37,16 @@ int main(int argc, char **argv) {
 }
 "#;
 
-const WAYS: [&str; 3] = ["rseq", "claim", "lockless"];
+const WRITER_PATHS: [&str; 3] = ["rseq", "claim", "lockless"];
 
-fn compile(fixture: &Fixture) -> String {
-    let program = fixture.compile("ticks", TICKS, true, &["-pthread"]);
+fn compile_ticks(fixture: &Fixture) -> String {
+    let program = fixture.compile("ticks", TICKS_SOURCE, true, &["-pthread"]);
     program.to_str().expect("a path").to_owned()
 }
 
 /// Returns the numbers of each thread's events, in the order of the trace. Texts must be as they
 /// were written.
-fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
+fn numbers_by_thread(text: &str) -> BTreeMap<u32, Vec<u32>> {
     let mut numbers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for line in text.lines() {
         let field = |name: &str| {
@@ -60,14 +60,14 @@ fn numbers(text: &str) -> BTreeMap<u32, Vec<u32>> {
     numbers
 }
 
-fn check(fixture: &Fixture, recording: &Recording, way: &str) -> BTreeMap<u32, Vec<u32>> {
+fn check_trace(fixture: &Fixture, recording: &Recording, way: &str) -> BTreeMap<u32, Vec<u32>> {
     let text = fixture.print(&recording.trace);
     assert_eq!(text.lines().count() as u64, recording.summary.recorded, "{way}");
     if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         let same = text.as_bytes() == theirs.stdout;
         assert!(same, "{way}: not as babeltrace2 prints {}", recording.trace.display());
     }
-    let numbers = numbers(&text);
+    let numbers = numbers_by_thread(&text);
     for numbers in numbers.values() {
         assert!(numbers.is_sorted_by(|a, b| a < b), "{way}: each thread's in order, none twice");
     }
@@ -76,24 +76,24 @@ fn check(fixture: &Fixture, recording: &Recording, way: &str) -> BTreeMap<u32, V
 
 #[test]
 fn every_way_records_all_events_where_there_is_room() {
-    for way in WAYS {
+    for way in WRITER_PATHS {
         let fixture = Fixture::new("reserve");
-        let program = compile(&fixture);
+        let program = compile_ticks(&fixture);
         let options = ["--event=app:*", "--reserve", way, "--buffer-size=32M", "--sub-buffers=4"];
         let recording = fixture.record(&options, &[&program, "20000", "2"]);
         assert_eq!(recording.summary.recorded, 40_000, "{way}: {}", recording.messages());
         assert_eq!((recording.summary.lost, recording.summary.overwritten), (0, 0), "{way}");
-        let numbers = check(&fixture, &recording, way);
+        let numbers = check_trace(&fixture, &recording, way);
         assert!(numbers.values().all(|numbers| numbers.len() == 20_000), "{way}");
     }
 }
 
 #[test]
 fn every_way_counts_what_finds_no_room_and_what_is_overwritten() {
-    for way in WAYS {
+    for way in WRITER_PATHS {
         for more in [&["--overwrite"][..], &[]] {
             let fixture = Fixture::new("reserve-full");
-            let program = compile(&fixture);
+            let program = compile_ticks(&fixture);
             let small = ["--event=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=4"];
             let options = [&small, more].concat();
             let recording = fixture.record(&options, &[&program, "20000", "4"]);
@@ -102,7 +102,7 @@ fn every_way_counts_what_finds_no_room_and_what_is_overwritten() {
             assert_eq!(recorded + lost + overwritten, 80_000, "{way}: {messages}");
             assert!(recorded > 0 && lost + overwritten > 0, "{way}: {messages}");
             assert_eq!(overwritten > 0, !more.is_empty(), "{way}: {messages}");
-            check(&fixture, &recording, way);
+            check_trace(&fixture, &recording, way);
         }
     }
 }
@@ -122,7 +122,7 @@ int main(void) {
     return 0;
 }
 "#;
-    for way in WAYS {
+    for way in WRITER_PATHS {
         let fixture = Fixture::new("reserve-large");
         let program = fixture.compile("large", LARGE, true, &[]);
         let options = ["--event=app:*", "--reserve", way, "--buffer-size=32K", "--sub-buffers=8"];
@@ -138,7 +138,7 @@ fn another_word_is_refused_with_the_ways_there_are() {
     let output = fixture.trackway(&["record", "--reserve=lock", "--", "true"]).output().unwrap();
     let messages = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success());
-    assert!(WAYS.iter().all(|way| messages.contains(way)), "{messages}");
+    assert!(WRITER_PATHS.iter().all(|way| messages.contains(way)), "{messages}");
 }
 
 /// The lockless writer path has no remedy for a writer that is killed between reserve and commit:
@@ -149,18 +149,18 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
     /// About every second kill hits a writer between reserve and commit, so this many in a row do
     /// not miss.
     const KILLS_MAX: usize = 60;
-    for way in WAYS {
+    for way in WRITER_PATHS {
         let kills = if way == "lockless" { KILLS_MAX } else { 5 };
         let has_hole = |messages: &str| messages.contains(" a hole, where a writer ended");
         let found = (0..kills).any(|_| {
             let fixture = Fixture::new("reserve-killed");
-            let program = compile(&fixture);
+            let program = compile_ticks(&fixture);
             let script = format!("{program} 0 2 for-ever & sleep 0.05; kill -9 $!; wait");
             // A small buffer, so that there is little to scan.
             let small = ["--overwrite", "--buffer-size=128K", "--sub-buffers=4"];
             let options = [&["--event=app:*", "--reserve", way][..], &small].concat();
             let recording = fixture.record(&options, &["sh", "-c", &script]);
-            check(&fixture, &recording, way);
+            check_trace(&fixture, &recording, way);
             let messages = recording.messages();
             // A writer that is killed in the first record of a sub-buffer loses no other record: on
             // a busy machine that may be the first record of all.
@@ -173,20 +173,20 @@ fn a_killed_writer_leaves_a_hole_where_there_can_be_one() {
 }
 
 /// A program that outlives its recorder, but not this.
-struct Orphan(i32);
+struct OrphanedProgram(i32);
 
-impl Drop for Orphan {
+impl Drop for OrphanedProgram {
     fn drop(&mut self) {
-        send(self.0, libc::SIGKILL);
+        send_signal(self.0, libc::SIGKILL);
     }
 }
 
 /// Returns the bytes of all files in a folder, if it is there.
-fn bytes_in(folder: &Path) -> u64 {
+fn folder_bytes(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries
         .map(|entry| match entry.file_type() {
-            Ok(kind) if kind.is_dir() => bytes_in(&entry.path()),
+            Ok(kind) if kind.is_dir() => folder_bytes(&entry.path()),
             _ => entry.metadata().map_or(0, |found| found.len()),
         })
         .sum()
@@ -194,30 +194,30 @@ fn bytes_in(folder: &Path) -> u64 {
 
 #[test]
 fn every_way_is_recovered_after_the_recorder_was_killed() {
-    for way in WAYS {
+    for way in WRITER_PATHS {
         let fixture = Fixture::new("reserve-recover");
-        let program = compile(&fixture);
+        let program = compile_ticks(&fixture);
         let trace = fixture.path("trace");
         let mut command = fixture.trackway(&["record", "--event=app:*", "--reserve", way, "-o"]);
         command.arg(&trace).args(["--", &program, "0", "2", "for-ever"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let recorder = Running::start(&mut command);
+        let recorder = RunningProgram::start(&mut command);
         let recorder_pid = i32::try_from(recorder.pid()).expect("a pid");
         let mut child = None;
         wait_for("the program runs", || {
             let children = format!("/proc/{recorder_pid}/task/{recorder_pid}/children");
             let found = std::fs::read_to_string(children).expect("/proc");
-            child = found.trim().parse().ok().map(Orphan);
+            child = found.trim().parse().ok().map(OrphanedProgram);
             child.is_some()
         });
-        wait_for("events are written", || bytes_in(&trace) > 1 << 20);
-        send(recorder_pid, libc::SIGKILL);
+        wait_for("events are written", || folder_bytes(&trace) > 1 << 20);
+        send_signal(recorder_pid, libc::SIGKILL);
         std::thread::sleep(Duration::from_millis(20));
         drop((child, recorder));
         let output = fixture.trackway(&["recover"]).arg(&trace).output().expect("recover");
         let messages = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && messages.contains("more events"), "{way}: {messages}");
-        let numbers = numbers(&fixture.print(&trace));
+        let numbers = numbers_by_thread(&fixture.print(&trace));
         assert!(!numbers.is_empty(), "{way}");
         for numbers in numbers.values() {
             assert!(numbers.is_sorted_by(|a, b| a < b), "{way}: none twice");

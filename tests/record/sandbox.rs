@@ -1,9 +1,9 @@
 //! Restricted processes, and processes that are made in unusual ways: the library makes no system
 //! call for which a sandbox could kill it, and shares no rseq area by mistake.
 
-use trackway_tests::{Fixture, discarded_by_babeltrace};
+use trackway_tests::{Fixture, babeltrace_discarded_events};
 
-fn source(name: &str) -> String {
+fn read_source(name: &str) -> String {
     let path = trackway_tests::source_dir().join("tests/lives").join(name);
     std::fs::read_to_string(path).expect("a source file")
 }
@@ -11,7 +11,7 @@ fn source(name: &str) -> String {
 #[test]
 fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
     let fixture = Fixture::new("sandbox");
-    let program = fixture.compile("sandbox", &source("sandbox.c"), true, &[]);
+    let program = fixture.compile("sandbox", &read_source("sandbox.c"), true, &[]);
     let program = program.to_str().unwrap();
     for (command, events) in [
         (vec![program], 3000),
@@ -39,7 +39,7 @@ fn a_sandbox_that_kills_for_system_calls_does_not_kill_for_events() {
 #[test]
 fn clone_children_that_share_thread_local_storage_harm_nobody() {
     let fixture = Fixture::new("clones");
-    let program = fixture.compile("clones", &source("clones.c"), true, &[]);
+    let program = fixture.compile("clones", &read_source("clones.c"), true, &[]);
     let options = ["--buffer-size", "32M"];
     let recording = fixture.record(&options, &[program.to_str().unwrap()]);
     assert_eq!(recording.output.status.code(), Some(0), "{}", recording.messages());
@@ -52,7 +52,7 @@ fn clone_children_that_share_thread_local_storage_harm_nobody() {
     if let Some(theirs) = fixture.babeltrace(&recording.trace) {
         assert_eq!(text, String::from_utf8_lossy(&theirs.stdout));
         let messages = String::from_utf8_lossy(&theirs.stderr);
-        assert_eq!(discarded_by_babeltrace(&messages), summary.lost);
+        assert_eq!(babeltrace_discarded_events(&messages), summary.lost);
     }
 }
 

@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
 use trackway_abi::window::granule;
-use trackway_tests::{Fixture, Recording, has, is_lockless, report_skipped};
+use trackway_tests::{Fixture, Recording, has, report_skipped, skip_if_lockless};
 use trackway_window::{Allocator, READABLE_BYTES, Window};
 
 /// Events that the program emits.
-const EVENTS: u64 = 100_000;
+const EVENT_COUNT: u64 = 100_000;
 /// Above the limits of systems with lower ones: the part of a file system that a test may use.
-const PUSHED_BYTES: u64 = READABLE_BYTES + (16 << 20);
+const USED_UP_BYTES: u64 = READABLE_BYTES + (16 << 20);
 
 /// Returns the bytes of the window by access, as the program printed them first.
-fn mapped(output: &str, access: &str) -> u64 {
+fn mapped_window_bytes(output: &str, access: &str) -> u64 {
     let parts = output.lines().filter_map(|line| line.strip_prefix("window: "));
     let sizes = parts.filter_map(|part| {
         let (range, found) = part.split_once(' ')?;
@@ -30,12 +30,12 @@ fn mapped(output: &str, access: &str) -> u64 {
     sizes.sum()
 }
 
-fn output_of(recording: &Recording) -> String {
+fn recorded_stdout(recording: &Recording) -> String {
     String::from_utf8_lossy(&recording.output.stdout).into_owned()
 }
 
 /// Returns the lines that the program printed at its beginning, the same number as at its end.
-fn beginning(output: &str) -> String {
+fn first_window_lines(output: &str) -> String {
     let lines: Vec<&str> = output.lines().filter(|line| line.starts_with("window: ")).collect();
     lines[..lines.len() / 2].join("\n")
 }
@@ -45,10 +45,10 @@ fn little_of_the_window_is_readable_in_a_program() {
     let fixture = Fixture::new("walked");
     let program = fixture.compile_file("lives/walked.c", true, &[]);
     let recording = fixture.record(&["--buffer-size", "32M"], &[program]);
-    let (messages, output) = (recording.messages(), output_of(&recording));
+    let (messages, output) = (recording.messages(), recorded_stdout(&recording));
     assert!(recording.output.status.success(), "{messages}");
-    assert_eq!(recording.summary.recorded, EVENTS, "{messages}");
-    let readable = mapped(&beginning(&output), "rw-s");
+    assert_eq!(recording.summary.recorded, EVENT_COUNT, "{messages}");
+    let readable = mapped_window_bytes(&first_window_lines(&output), "rw-s");
     assert!((1..=READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
 }
 
@@ -63,20 +63,20 @@ fn memcheck_looks_for_leaks_and_ends() {
     // With 64 GiB that are readable this takes a day.
     let command = ["valgrind", "--leak-check=full", "--show-leak-kinds=all", program];
     let recording = fixture.record(&["--buffer-size", "32M"], &command);
-    let (messages, output) = (recording.messages(), output_of(&recording));
+    let (messages, output) = (recording.messages(), recorded_stdout(&recording));
     assert!(recording.output.status.success(), "{messages}");
-    assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
+    assert_eq!(recording.summary.recorded + recording.summary.lost, EVENT_COUNT, "{messages}");
     assert!(messages.contains("definitely lost: 50,000 bytes in 500 blocks"), "{messages}");
     assert!(!messages.contains("Invalid "), "{messages}");
     // No page beyond the file's end, where each page costs memcheck a signal.
-    let readable = mapped(&beginning(&output), "rw-s");
+    let readable = mapped_window_bytes(&first_window_lines(&output), "rw-s");
     assert!((1..READABLE_BYTES).contains(&readable), "{readable} bytes: {output}");
 }
 
 #[test]
 fn a_core_dump_has_nothing_of_the_window() {
     let fixture = Fixture::new("walked-core");
-    let program = Waiting::start(&fixture, "wait");
+    let program = WaitingProgram::start(&fixture, "wait");
     let maps = std::fs::read_to_string(format!("/proc/{}/smaps", program.child.id())).unwrap();
     // Finds the window by its folder: the process that made the window has the file mapped under
     // its first name.
@@ -107,7 +107,7 @@ fn a_core_dump_has_nothing_of_the_window() {
 
 #[test]
 fn a_limit_on_address_space_is_the_programs() {
-    if is_lockless("who cannot map all can write nothing") {
+    if skip_if_lockless("who cannot map all can write nothing") {
         return;
     }
     let fixture = Fixture::new("walked-limit");
@@ -115,22 +115,22 @@ fn a_limit_on_address_space_is_the_programs() {
     let limit = 1_u64 << 30;
     let command = ["prlimit", &format!("--as={limit}"), program.to_str().unwrap()];
     let recording = fixture.record(&[], &command);
-    let (messages, output) = (recording.messages(), output_of(&recording));
+    let (messages, output) = (recording.messages(), recorded_stdout(&recording));
     assert!(recording.output.status.success(), "{messages}");
-    assert_eq!(recording.summary.recorded + recording.summary.lost, EVENTS, "{messages}");
-    let first = beginning(&output);
-    let taken = mapped(&first, "rw-s") + mapped(&first, "---s");
+    assert_eq!(recording.summary.recorded + recording.summary.lost, EVENT_COUNT, "{messages}");
+    let first = first_window_lines(&output);
+    let taken = mapped_window_bytes(&first, "rw-s") + mapped_window_bytes(&first, "---s");
     assert!((1..=limit / 8).contains(&taken), "{taken} bytes: {output}");
 }
 
 /// A program that waits for a line.
-struct Waiting {
+struct WaitingProgram {
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Waiting {
+impl WaitingProgram {
     fn start(fixture: &Fixture, mode: &str) -> Self {
         let program = fixture.compile_file("lives/walked.c", true, &[]);
         let mut command = fixture.command(program);
@@ -154,7 +154,7 @@ impl Waiting {
     }
 }
 
-impl Drop for Waiting {
+impl Drop for WaitingProgram {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -170,7 +170,7 @@ fn window_file(fixture: &Fixture) -> PathBuf {
 /// Uses up the part of the window that a program has mapped readable, so that a session's memory
 /// lies beyond it. The memory is released at once, but not its addresses. Returns `None` where
 /// there is no room.
-fn push_beyond_what_is_readable(fixture: &Fixture) -> Option<()> {
+fn use_up_readable_window(fixture: &Fixture) -> Option<()> {
     let text = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("a path");
     let path = window_file(fixture);
     let owner = std::fs::metadata(&path).expect("the window").uid();
@@ -179,19 +179,19 @@ fn push_beyond_what_is_readable(fixture: &Fixture) -> Option<()> {
         Window::open(&folder, &text(&path), owner, false).expect("the window opens");
     let allocator = Allocator::new(window, file);
     // The last session's, which no test here takes.
-    let at = allocator.take(PUSHED_BYTES, granule::DATA + 31).ok()?;
-    allocator.file().punch(at, PUSHED_BYTES).expect("memory is given back");
+    let at = allocator.take(USED_UP_BYTES, granule::DATA + 31).ok()?;
+    allocator.file().punch(at, USED_UP_BYTES).expect("memory is given back");
     Some(())
 }
 
 /// Runs a session over a program that runs already, with memory beyond the readable part; returns
 /// recorded and lost events.
-fn record_beyond(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
-    let mut program = Waiting::start(fixture, mode);
+fn record_beyond_readable(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
+    let mut program = WaitingProgram::start(fixture, mode);
     if program.child.try_wait().expect("its status").is_some_and(|s| s.code() == Some(77)) {
         return None;
     }
-    push_beyond_what_is_readable(fixture)?;
+    use_up_readable_window(fixture)?;
     let succeed = |arguments: &[&str]| {
         let output = fixture.trackway(arguments).output().expect("trackway");
         assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -215,18 +215,18 @@ fn record_beyond(fixture: &Fixture, mode: &str) -> Option<(u64, u64, String)> {
 #[test]
 fn a_program_maps_more_when_a_session_needs_it() {
     let fixture = Fixture::new("walked-beyond");
-    let Some((recorded, lost, messages)) = record_beyond(&fixture, "wait") else {
+    let Some((recorded, lost, messages)) = record_beyond_readable(&fixture, "wait") else {
         return report_skipped("there is no room in /dev/shm");
     };
-    assert_eq!((recorded, lost), (EVENTS, 0), "{messages}");
+    assert_eq!((recorded, lost), (EVENT_COUNT, 0), "{messages}");
 }
 
 #[test]
 fn a_program_in_a_sandbox_is_not_made_to_map_more() {
     let fixture = Fixture::new("walked-sandbox");
-    let Some((recorded, lost, messages)) = record_beyond(&fixture, "sandbox") else {
+    let Some((recorded, lost, messages)) = record_beyond_readable(&fixture, "sandbox") else {
         return report_skipped("there are no seccomp filters, or there is no room in /dev/shm");
     };
-    assert_eq!(recorded + lost, EVENTS, "{messages}");
+    assert_eq!(recorded + lost, EVENT_COUNT, "{messages}");
     assert_eq!(recorded, 0, "{messages}");
 }

@@ -9,16 +9,16 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use trackway_tests::steps::{Running, send, wait_for};
+use trackway_tests::steps::{RunningProgram, send_signal, wait_for};
 use trackway_tests::{is_root, report_skipped, source_dir};
 
-use crate::session_test::{SessionTest, result_of};
+use crate::session_test::{SessionTest, command_result};
 
 const AS_NOBODY: [&str; 5] =
     ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"];
 
 /// Runs a command as another user.
-fn as_nobody(test: &SessionTest, command: &[&str]) -> Output {
+fn run_as_nobody(test: &SessionTest, command: &[&str]) -> Output {
     let mut all = AS_NOBODY.into_iter().chain(command.iter().copied());
     let mut setpriv = test.fixture.command(all.next().expect("a program"));
     setpriv.args(all).current_dir("/").output().expect("setpriv runs")
@@ -47,25 +47,25 @@ fn another_user_gets_to_nothing() {
     let trackway = test.fixture.path("trackway");
     trackway_tests::copy_program(&trackway_tests::build_dir().join("trackway"), &trackway);
     let trackway = trackway.to_str().expect("text");
-    let (_, text, talk) = result_of(&as_nobody(&test, &[trackway, "--version"]));
+    let (_, text, talk) = command_result(&run_as_nobody(&test, &[trackway, "--version"]));
     assert!(text.starts_with("trackway "), "{talk}");
     for line in ["session list", "session status web", "session destroy web", "event off web *"] {
         let words: Vec<&str> = std::iter::once(trackway).chain(line.split(' ')).collect();
-        let (is_success, text, talk) = result_of(&as_nobody(&test, &words));
+        let (is_success, text, talk) = command_result(&run_as_nobody(&test, &words));
         assert!(!is_success && text.is_empty(), "{line}: {text}");
         assert!(talk.contains("is not yours alone") && talk.contains("hint: "), "{line}: {talk}");
     }
     let trace = test.fixture.path("trace");
     let trace = trace.to_str().expect("text");
-    let (is_success, text, _) = result_of(&as_nobody(&test, &[trackway, "print", trace]));
+    let (is_success, text, _) = command_result(&run_as_nobody(&test, &[trackway, "print", trace]));
     assert!(!is_success && text.is_empty(), "{text}");
     for (command, path) in [("ls", &run), ("cat", &run.join("web.log")), ("cat", &window)] {
-        let read = as_nobody(&test, &[command, path.to_str().expect("text")]);
-        let (is_success, text, talk) = result_of(&read);
+        let read = run_as_nobody(&test, &[command, path.to_str().expect("text")]);
+        let (is_success, text, talk) = command_result(&read);
         assert!(!is_success && text.is_empty() && talk.contains("Permission denied"), "{talk}");
     }
     // That user's own sessions lie elsewhere, and there are none.
-    let (is_success, text, talk) = result_of(&as_nobody(
+    let (is_success, text, talk) = command_result(&run_as_nobody(
         &test,
         &["env", "-u", "TRACKWAY_RUN_DIR", trackway, "session", "list"],
     ));
@@ -82,7 +82,7 @@ fn a_folder_of_sockets_with_too_long_a_path_is_refused() {
     let folder = test.fixture.path(&"long".repeat(30));
     let mut create = test.command("session create web -o trace");
     let create = create.env("TRACKWAY_RUN_DIR", &folder).output().expect("trackway runs");
-    let (is_success, _, talk) = result_of(&create);
+    let (is_success, _, talk) = command_result(&create);
     assert!(!is_success && talk.contains("hint: name a folder with a shorter path"), "{talk}");
     assert!(!test.fixture.path("trace").exists(), "nothing is left of what was refused");
     assert_eq!(fs::read_dir(folder).expect("a folder").count(), 0);
@@ -96,7 +96,7 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     let odd = test.fixture.path("").join(OsStr::from_bytes(b"x\xffy"));
     fs::create_dir(&odd).expect("a folder");
     let refuse = |create: &mut Command| {
-        let (is_success, _, talk) = result_of(&create.output().expect("trackway runs"));
+        let (is_success, _, talk) = command_result(&create.output().expect("trackway runs"));
         assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
         assert!(talk.contains("the path /") && talk.contains("hint: "), "{talk}");
     };
@@ -108,7 +108,7 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     assert!(test.list().is_empty());
     let mut record = test.command("record -o");
     record.arg(odd.join("trace")).args(["sleep", "60"]);
-    let record = Running::start(&mut record);
+    let record = RunningProgram::start(&mut record);
     wait_for("the session", || !test.list().is_empty());
     let [one] = &test.list()[..] else { panic!("one session") };
     assert_eq!((&one["state"], &one["error"]), (&"recording".into(), &Value::Null));
@@ -119,10 +119,11 @@ fn a_folder_that_is_not_utf_8_is_refused_in_words() {
     }
     let talk = test.refused(&format!("print --follow {name}"));
     assert!(talk.contains("is not UTF-8") && talk.contains("hint: trackway print"), "{talk}");
-    let (is_success, _, talk) =
-        result_of(&test.command("session snapshot -o").arg(&odd).output().expect("trackway runs"));
+    let (is_success, _, talk) = command_result(
+        &test.command("session snapshot -o").arg(&odd).output().expect("trackway runs"),
+    );
     assert!(!is_success && talk.contains("is not UTF-8"), "{talk}");
-    send(record.pid().cast_signed(), libc::SIGKILL);
+    send_signal(record.pid().cast_signed(), libc::SIGKILL);
     wait_for("its end", || test.list()[0]["state"] == "dead");
     let folder = test.list()[0]["folder"].clone();
     assert!(folder.as_str().is_some_and(|it| it.ends_with("x\u{fffd}y/trace")), "{folder}");
@@ -170,7 +171,7 @@ fn clients_beyond_the_descriptor_limit_get_a_message() {
     let why = "the session's recorder has too many open files";
     for _ in 0..60 {
         held.push(UnixStream::connect(&socket).expect("a connection"));
-        if result_of(&test.run("session status web")).2.contains(why) {
+        if command_result(&test.run("session status web")).2.contains(why) {
             break;
         }
     }
@@ -179,7 +180,7 @@ fn clients_beyond_the_descriptor_limit_get_a_message() {
         assert!(talk.contains(why) && talk.contains("hint: raise its limit"), "{line}: {talk}");
     }
     drop(held);
-    wait_for("descriptors", || result_of(&test.run("session status web")).0);
+    wait_for("descriptors", || command_result(&test.run("session status web")).0);
     test.ok("session destroy web");
 }
 
@@ -199,7 +200,7 @@ fn root_asks_another_user_s_sessions() {
     let (trackway, run) = (trackway.to_str().expect("text"), test.fixture.run_dir());
     let theirs = |line: &str| {
         let words: Vec<&str> = std::iter::once(trackway).chain(line.split(' ')).collect();
-        result_of(&as_nobody(&test, &words))
+        command_result(&run_as_nobody(&test, &words))
     };
     let (trace, own) = (test.fixture.path("trace"), test.fixture.path("own"));
     let (is_success, _, talk) = theirs(&format!("session create web -o {}", trace.display()));
@@ -212,7 +213,7 @@ fn root_asks_another_user_s_sessions() {
     test.ok("event off web nothing:*");
     test.ok("session stop web");
     for line in [&format!("session create mine -o {}", own.display()), "recover"] {
-        let (_, _, talk) = result_of(&test.run(line));
+        let (_, _, talk) = command_result(&test.run(line));
         assert!(talk.contains("is not yours alone"), "{line}: {talk}");
     }
     assert!(!own.exists() && run.join("mine.lock").symlink_metadata().is_err());
@@ -246,14 +247,15 @@ fn recordings_under_sudo_are_found_under_sudo() {
         command.env_remove("TRACKWAY_RUN_DIR").env_remove("XDG_RUNTIME_DIR");
         command
     };
-    let record = Running::start(&mut sudo("record -o trace -- sleep 60"));
+    let record = RunningProgram::start(&mut sudo("record -o trace -- sleep 60"));
     let name = format!("record-{}", record.pid());
-    let list = || result_of(&sudo("session list").output().expect("trackway runs")).1;
+    let list = || command_result(&sudo("session list").output().expect("trackway runs")).1;
     wait_for("the session", || list().contains(&name));
-    let status = result_of(&sudo(&format!("session status {name}")).output().expect("it runs"));
+    let status =
+        command_result(&sudo(&format!("session status {name}")).output().expect("it runs"));
     assert!(status.0 && status.1.contains(&name), "{status:?}");
     let (is_success, _, talk) =
-        result_of(&sudo(&format!("session destroy {name}")).output().expect("it runs"));
+        command_result(&sudo(&format!("session destroy {name}")).output().expect("it runs"));
     assert!(is_success, "{talk}");
     assert!(!list().contains(&name));
     record.signal(libc::SIGTERM);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::session_test::{
-    Bursts, Counting, SessionTest, assert_all_there, assert_none_there, assert_there,
+    BurstProgram, CountingProgram, SessionTest, assert_all_present, assert_range_absent,
+    assert_range_present,
 };
 
 /// RUN event off and on, again and again, while a program counts; nothing is emitted meanwhile by
@@ -12,7 +13,7 @@ use crate::session_test::{
 fn events_are_switched_off_and_on_between_two_numbers() {
     let test = SessionTest::new("session-rules");
     test.ok("session create web --event life:* -o trace");
-    let mut bursts = Bursts::of(&test, 100);
+    let mut bursts = BurstProgram::of(&test, 100);
     let mut on = vec![true];
     for command in [
         "event off web life:step",
@@ -40,8 +41,8 @@ fn events_are_switched_off_and_on_between_two_numbers() {
     for (number, is_on) in (0..).zip(on) {
         let range = number * 100..(number + 1) * 100;
         match is_on {
-            true => assert_there(&numbers, 0, range),
-            false => assert_none_there(&numbers, 0, range),
+            true => assert_range_present(&numbers, 0, range),
+            false => assert_range_absent(&numbers, 0, range),
         }
     }
 }
@@ -57,7 +58,7 @@ fn rules_are_taken_back() {
         let rules = saved.lines().find_map(|line| line.strip_prefix("on = "));
         rules.expect("rules").to_owned()
     };
-    let mut bursts = Bursts::of(&test, 10); // 0: off
+    let mut bursts = BurstProgram::of(&test, 10); // 0: off
     test.ok("event off web !life:step");
     assert_eq!(rules(), r#"["life:*"]"#);
     bursts.next(); // 1: on
@@ -71,9 +72,9 @@ fn rules_are_taken_back() {
     assert!(talk.contains("there is no rule '!life:step'\nhint: trackway event off web"), "{talk}");
     test.ok("session destroy web");
     let numbers = test.numbers("trace");
-    assert_none_there(&numbers, 0, 0..10);
-    assert_there(&numbers, 0, 10..20);
-    assert_none_there(&numbers, 0, 20..30);
+    assert_range_absent(&numbers, 0, 0..10);
+    assert_range_present(&numbers, 0, 10..20);
+    assert_range_absent(&numbers, 0, 20..30);
 }
 
 /// RUN create, event on, channel add and load with rules that no event matches. EXPECT a notice
@@ -93,7 +94,7 @@ fn rules_that_match_nothing_yet_are_said() {
     );
     // It registers its events, and is not recorded.
     test.ok("event off web *");
-    let mut bursts = Bursts::of(&test, 10);
+    let mut bursts = BurstProgram::of(&test, 10);
     let said = |line: &str| test.ok(line).1;
     assert_eq!(said("event on web lif:*"), near("lif:*", "life:*"));
     assert_eq!(said("event on web life:stop"), near("life:stop", "life:step"));
@@ -107,7 +108,7 @@ fn rules_that_match_nothing_yet_are_said() {
     assert!(talk.contains(&near("lif:*", "life:*")), "{talk}");
     assert!(talk.contains(&none("unknown:*")) && !talk.contains("'life:st*'"), "{talk}");
     test.ok("session destroy --all");
-    assert_there(&test.numbers("trace"), 0, 10..20);
+    assert_range_present(&test.numbers("trace"), 0, 10..20);
 }
 
 /// RUN the same while four threads count on. EXPECT all numbers that were surely counted while the
@@ -116,7 +117,7 @@ fn rules_that_match_nothing_yet_are_said() {
 fn events_are_switched_under_threads_that_emit() {
     let test = SessionTest::new("session-rules-threads");
     test.ok("session create web --event life:* -o trace");
-    let counting = Counting::threads(&test, 4);
+    let counting = CountingProgram::threads(&test, 4);
     let (mut on, mut off) = (Vec::new(), Vec::new());
     let mut begin = counting.steps.counts();
     for _ in 0..10 {
@@ -138,14 +139,14 @@ fn events_are_switched_under_threads_that_emit() {
     for stream in 0..4 {
         for (begin, end) in &on {
             // The first event may have loaded its enable word before the switch.
-            assert_there(
+            assert_range_present(
                 &numbers,
                 stream,
                 of(&begin.started, stream) + 1..of(&end.returned, stream),
             );
         }
         for (begin, end) in &off {
-            assert_none_there(
+            assert_range_absent(
                 &numbers,
                 stream,
                 of(&begin.started, stream) + 1..of(&end.returned, stream),
@@ -164,7 +165,7 @@ fn events_are_switched_under_threads_that_emit() {
 fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     let test = SessionTest::new("session-contexts");
     test.ok("session create web --event life:* --buffer-size 4M -o trace");
-    let counting = Counting::threads(&test, 4);
+    let counting = CountingProgram::threads(&test, 4);
     // Large enough for a recorder that gets its turn late.
     let changes = [
         "--context vpid,vtid",
@@ -181,7 +182,7 @@ fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
     let steps = counting.finish();
     let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains(" 0 lost, "), "{talk}");
-    assert_all_there(&test.numbers("trace"), &steps);
+    assert_all_present(&test.numbers("trace"), &steps);
 }
 
 /// RUN channel add and remove while threads count. EXPECT each channel to have the events from its
@@ -190,7 +191,7 @@ fn nothing_is_lost_or_doubled_while_contexts_and_sizes_change() {
 fn channels_come_and_go_while_programs_emit() {
     let test = SessionTest::new("session-channels");
     test.ok("session create web --event life:* --context vtid -o trace");
-    let mut bursts = Bursts::of(&test, 50);
+    let mut bursts = BurstProgram::of(&test, 50);
     // What a second channel records, too, is in the trace twice.
     for round in 0..4 {
         test.ok(&format!("channel add web more{round} --event life:* --context vpid"));

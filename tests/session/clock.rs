@@ -3,16 +3,17 @@
 use std::fs;
 use std::process::Command;
 
-use trackway_tests::steps::{Steps, send, wait_for};
+use trackway_tests::steps::{Steps, send_signal, wait_for};
 use trackway_tests::{LONGER_THAN_SHORT_LEASE, SHORT_LEASE, is_root, report_skipped};
 
 use crate::session_test::{
-    Bursts, Counting, SessionTest, assert_all_there, assert_there, result_of,
+    BurstProgram, CountingProgram, SessionTest, assert_all_present, assert_range_present,
+    command_result,
 };
 
 /// A library that sets the wall clock back by an hour once a file exists: as date(1) would for the
 /// whole machine.
-const STEPPED: &str = r#"
+const CLOCK_STEP_SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -32,13 +33,13 @@ int clock_gettime(clockid_t clock, struct timespec *now)
 #[test]
 fn a_clock_that_is_set_back_does_not_reorder_events() {
     let test = SessionTest::new("session-stepped");
-    let library = test.fixture.compile("stepped", STEPPED, false, &["-shared", "-fPIC"]);
+    let library = test.fixture.compile("stepped", CLOCK_STEP_SOURCE, false, &["-shared", "-fPIC"]);
     let stepped = test.fixture.path("set-back");
     let mut create = test.command("session create flight --flight-recorder -o flight");
     create.env("LD_PRELOAD", &library).env("STEPPED", &stepped);
-    let (is_success, _, talk) = result_of(&create.output().expect("trackway runs"));
+    let (is_success, _, talk) = command_result(&create.output().expect("trackway runs"));
     assert!(is_success, "{talk}");
-    let mut bursts = Bursts::of(&test, 100);
+    let mut bursts = BurstProgram::of(&test, 100);
     test.ok("session snapshot");
     fs::write(&stepped, "").expect("a file");
     bursts.next();
@@ -47,7 +48,7 @@ fn a_clock_that_is_set_back_does_not_reorder_events() {
     test.ok("session destroy");
     test.ok("merge -o both flight/snapshot-1 flight/snapshot-2");
     let numbers = test.numbers("both");
-    assert_there(&numbers, 0, 0..200);
+    assert_range_present(&numbers, 0, 0..200);
     assert_eq!(numbers[&0].len(), 200);
     let seconds = |trace: &str| {
         let (text, _) = test.ok(&format!("print --clock-seconds {trace}"));
@@ -58,7 +59,7 @@ fn a_clock_that_is_set_back_does_not_reorder_events() {
 }
 
 /// Creates the session `web` with a recorder whose lease is short.
-fn create_with_short_lease(test: &SessionTest) {
+fn create_short_lease_session(test: &SessionTest) {
     let mut create = test.command("session create web --event life:* -o trace");
     let (name, value) = SHORT_LEASE;
     let status = create.env(name, value).status().expect("trackway runs");
@@ -70,21 +71,21 @@ fn create_with_short_lease(test: &SessionTest) {
 #[test]
 fn nothing_is_lost_while_everything_sleeps() {
     let test = SessionTest::new("session-sleep");
-    create_with_short_lease(&test);
-    let counting = Counting::threads(&test, 2);
+    create_short_lease_session(&test);
+    let counting = CountingProgram::threads(&test, 2);
     counting.steps.wait_more(50);
     let recorder = test.recorder_of("web").cast_signed();
     counting.running.signal(libc::SIGSTOP);
-    send(recorder, libc::SIGSTOP);
+    send_signal(recorder, libc::SIGSTOP);
     std::thread::sleep(LONGER_THAN_SHORT_LEASE);
-    send(recorder, libc::SIGCONT);
+    send_signal(recorder, libc::SIGCONT);
     assert_eq!(test.status("web")["is-recording"], true);
     counting.running.signal(libc::SIGCONT);
     counting.steps.wait_more(50);
     let steps = counting.finish();
     let (_, talk) = test.ok("session destroy");
     assert!(talk.contains(" 0 lost, "), "{talk}");
-    assert_all_there(&test.numbers("trace"), &steps);
+    assert_all_present(&test.numbers("trace"), &steps);
 }
 
 /// RUN a recorder that is suspended while a program goes on. EXPECT that clients report it, with a
@@ -93,24 +94,24 @@ fn nothing_is_lost_while_everything_sleeps() {
 fn a_recorder_that_stands_still_is_said_to() {
     let test = SessionTest::new("session-stopped-recorder");
     test.ok("session create web --event life:* --buffer-size 64K -o trace");
-    let counting = Counting::threads(&test, 1);
+    let counting = CountingProgram::threads(&test, 1);
     let recorder = test.recorder_of("web");
-    send(recorder.cast_signed(), libc::SIGSTOP);
+    send_signal(recorder.cast_signed(), libc::SIGSTOP);
     let talk = test.refused("session status");
     let stopped = format!("the recorder of session 'web' (process {recorder}) is stopped");
     assert!(talk.contains(&stopped), "{talk}");
     assert!(talk.contains(&format!("hint: kill -CONT {recorder} lets it go on")), "{talk}");
-    let (is_success, text, talk) = result_of(&test.run("session list"));
+    let (is_success, text, talk) = command_result(&test.run("session list"));
     assert!(is_success && text.contains("stands still") && talk.contains(&stopped), "{text}{talk}");
     counting.steps.wait_more(200);
-    send(recorder.cast_signed(), libc::SIGCONT);
+    send_signal(recorder.cast_signed(), libc::SIGCONT);
     wait_for("the recorder", || test.run("session status").status.success());
     counting.steps.wait_more(10);
     let begin = counting.steps.counts().started[&0];
     counting.steps.wait_more(100);
     let steps = counting.finish();
     test.ok("session destroy");
-    assert_there(&test.numbers("trace"), 0, begin..steps.counts().emitted());
+    assert_range_present(&test.numbers("trace"), 0, begin..steps.counts().emitted());
 }
 
 /// RUN a recorder that is suspended for longer than its lease. EXPECT a message when it goes on,
@@ -118,11 +119,11 @@ fn a_recorder_that_stands_still_is_said_to() {
 #[test]
 fn uncounted_events_of_a_suspended_recorder_are_reported() {
     let test = SessionTest::new("session-standstill");
-    create_with_short_lease(&test);
+    create_short_lease_session(&test);
     let recorder = test.recorder_of("web").cast_signed();
-    send(recorder, libc::SIGSTOP);
+    send_signal(recorder, libc::SIGSTOP);
     std::thread::sleep(LONGER_THAN_SHORT_LEASE);
-    send(recorder, libc::SIGCONT);
+    send_signal(recorder, libc::SIGCONT);
     let said = "the recorder was stopped for 2 s: events of that time may be missing, uncounted";
     wait_for("the notice", || test.status("web")["notices"].to_string().contains(said));
     test.emit("steps", 3);
@@ -132,7 +133,12 @@ fn uncounted_events_of_a_suspended_recorder_are_reported() {
 
 /// Returns the program in this mode, in a time namespace whose CLOCK_MONOTONIC is days ahead; or
 /// `None`, after printing the reason, where that is impossible.
-fn ahead_of_time(test: &SessionTest, steps: &Steps, mode: &str, argument: u64) -> Option<Command> {
+fn command_in_time_namespace(
+    test: &SessionTest,
+    steps: &Steps,
+    mode: &str,
+    argument: u64,
+) -> Option<Command> {
     let namespace: &[&str] = if is_root() { &[] } else { &["--map-root-user"] };
     let of_time = ["--time", "--fork", "--monotonic", "1000000", "--"];
     let options: Vec<&str> = namespace.iter().copied().chain(of_time).collect();
@@ -156,11 +162,11 @@ fn a_program_in_a_time_namespace_does_not_take_its_recorder_for_dead() {
     let test = SessionTest::new("session-time-namespace");
     test.ok("session create web --event life:* --buffer-size 16K --sub-buffers 4 -o trace");
     let steps = test.steps_of_one();
-    let Some(mut program) = ahead_of_time(&test, &steps, "steps", 5000) else { return };
+    let Some(mut program) = command_in_time_namespace(&test, &steps, "steps", 5000) else { return };
     let recorder = test.recorder_of("web").cast_signed();
-    send(recorder, libc::SIGSTOP);
+    send_signal(recorder, libc::SIGSTOP);
     let status = program.status();
-    send(recorder, libc::SIGCONT);
+    send_signal(recorder, libc::SIGCONT);
     assert!(status.expect("it runs").success());
     let counts = || {
         let counts = test.status("web")["counts"].clone();
@@ -179,9 +185,11 @@ fn a_program_in_a_time_namespace_waits_for_its_recorder() {
     test.ok("session create web --event life:* --buffer-size 16K --sub-buffers 4 \
               --blocking-timeout 20s -o trace");
     let steps = test.steps_of_one();
-    let Some(mut program) = ahead_of_time(&test, &steps, "steps", 20_000) else { return };
+    let Some(mut program) = command_in_time_namespace(&test, &steps, "steps", 20_000) else {
+        return;
+    };
     assert!(program.env("TRACKWAY_ALLOW_BLOCKING", "1").status().expect("it runs").success());
     let (_, talk) = test.ok("session destroy");
     assert!(talk.contains("trackway: 20,000 events recorded, 0 lost, "), "{talk}");
-    assert_all_there(&test.numbers("trace"), &steps);
+    assert_all_present(&test.numbers("trace"), &steps);
 }

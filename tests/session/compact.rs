@@ -3,13 +3,13 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 
-use crate::session_test::{Bursts, Counting, SessionTest, assert_all_there};
+use crate::session_test::{BurstProgram, CountingProgram, SessionTest, assert_all_present};
 use trackway_tests::steps::wait_for;
 
-const KEPT_BYTES: u64 = 1 << 20;
+const IDLE_MEMORY_BYTES_MAX: u64 = 1 << 20;
 
 /// Returns the memory of the window, in bytes.
-fn memory_of_window(test: &SessionTest) -> u64 {
+fn window_memory_bytes(test: &SessionTest) -> u64 {
     let entries = fs::read_dir(test.fixture.window_dir()).expect("the folder").flatten();
     entries.map(|entry| entry.metadata().expect("a file").blocks() * 512).sum()
 }
@@ -22,19 +22,19 @@ fn after_the_last_session_and_program_the_window_takes_little() {
     for number in 0..5 {
         test.ok(&format!("session create s{number} -o trace-{number}"));
     }
-    let counting = Counting::threads(&test, 2);
+    let counting = CountingProgram::threads(&test, 2);
     counting.steps.wait_more(50);
-    assert!(memory_of_window(&test) > KEPT_BYTES, "{}", memory_of_window(&test));
+    assert!(window_memory_bytes(&test) > IDLE_MEMORY_BYTES_MAX, "{}", window_memory_bytes(&test));
     let steps = counting.finish();
     for number in 0..5 {
         test.ok(&format!("session destroy s{number}"));
     }
-    wait_for("memory is given back", || memory_of_window(&test) <= KEPT_BYTES);
+    wait_for("memory is given back", || window_memory_bytes(&test) <= IDLE_MEMORY_BYTES_MAX);
     // What it holds still serves.
-    assert_all_there(&test.numbers("trace-4"), &steps);
+    assert_all_present(&test.numbers("trace-4"), &steps);
     let listed = String::from_utf8_lossy(&test.run("list").stdout).into_owned();
     assert!(listed.contains("life:"), "its events are known: {listed}");
-    wait_for("memory is given back", || memory_of_window(&test) <= KEPT_BYTES);
+    wait_for("memory is given back", || window_memory_bytes(&test) <= IDLE_MEMORY_BYTES_MAX);
 }
 
 /// RUN a session; end it while its program runs on; record that program in another session, and
@@ -43,10 +43,10 @@ fn after_the_last_session_and_program_the_window_takes_little() {
 fn a_window_that_a_program_has_stays_as_it_is() {
     let test = SessionTest::new("session-compact-later");
     test.ok("session create first -o first");
-    let mut bursts = Bursts::of(&test, 1000);
+    let mut bursts = BurstProgram::of(&test, 1000);
     bursts.next();
     test.ok("session destroy first");
-    assert!(memory_of_window(&test) > KEPT_BYTES, "{}", memory_of_window(&test));
+    assert!(window_memory_bytes(&test) > IDLE_MEMORY_BYTES_MAX, "{}", window_memory_bytes(&test));
     test.ok("session create second -o second");
     bursts.next();
     test.ok("session destroy second");
@@ -54,5 +54,5 @@ fn a_window_that_a_program_has_stays_as_it_is() {
     assert!(output.status.success(), "{output:?}");
     assert!(!test.numbers("second").is_empty());
     test.run("list");
-    wait_for("memory is given back", || memory_of_window(&test) <= KEPT_BYTES);
+    wait_for("memory is given back", || window_memory_bytes(&test) <= IDLE_MEMORY_BYTES_MAX);
 }

@@ -5,29 +5,29 @@ use std::fs;
 
 use serde_json::json;
 
-use crate::session_test::{Bursts, SessionTest, result_of};
+use crate::session_test::{BurstProgram, SessionTest, command_result};
 
 /// Runs `trackway WORDS`; returns whether it succeeded, its output, and its messages.
-fn typed(test: &SessionTest, words: &[&str]) -> (bool, String, String) {
-    result_of(&test.fixture.trackway(words).output().expect("trackway runs"))
+fn run_trackway(test: &SessionTest, words: &[&str]) -> (bool, String, String) {
+    command_result(&test.fixture.trackway(words).output().expect("trackway runs"))
 }
 
 /// Runs `trackway WORDS`, which must succeed, and returns its messages.
-fn ok(test: &SessionTest, words: &[&str]) -> String {
-    let (is_success, _, talk) = typed(test, words);
+fn run_expecting_success(test: &SessionTest, words: &[&str]) -> String {
+    let (is_success, _, talk) = run_trackway(test, words);
     assert!(is_success, "{words:?}: {talk}");
     talk
 }
 
 /// Runs `trackway WORDS`, which must fail, and returns its messages.
-fn refused(test: &SessionTest, words: &[&str]) -> String {
-    let (is_success, text, talk) = typed(test, words);
+fn run_expecting_failure(test: &SessionTest, words: &[&str]) -> String {
+    let (is_success, text, talk) = run_trackway(test, words);
     assert!(!is_success && text.is_empty(), "{words:?}: {text}{talk}");
     talk
 }
 
 /// Returns the filters of a session's channel, as it was saved.
-fn saved(test: &SessionTest, session: &str) -> String {
+fn saved_filters(test: &SessionTest, session: &str) -> String {
     let (text, _) = test.ok(&format!("session save {session}"));
     let line = text.lines().find_map(|line| line.strip_prefix("filters = "));
     line.unwrap_or("none").to_owned()
@@ -65,7 +65,7 @@ fn a_command_is_not_run_with_a_filter_that_makes_no_sense() {
             .trackway(&["record", "-o", "trace", "--filter", filter, "--", emitter, "crash", "1"])
             .output()
             .expect("trackway runs");
-        let (_, _, talk) = result_of(&output);
+        let (_, _, talk) = command_result(&output);
         assert_eq!(output.status.code(), Some(125), "{filter}: {talk}");
         assert!(talk.contains(lines), "{filter}: {talk}");
         assert!(!test.fixture.path("trace").exists(), "{filter}");
@@ -80,7 +80,10 @@ fn filters_on_unknown_events_are_accepted() {
     let emitter = test.emitter.to_str().expect("a path");
     let filters = ["db: status == \"FAILED\"", "web:*: status >= 400", "other: any(sizes > 3)"];
     for filter in filters {
-        ok(&test, &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"]);
+        run_expecting_success(
+            &test,
+            &["record", "-o", "trace", "--filter", filter, "--", emitter, "levels", "0"],
+        );
     }
     // This program's events are known now; those of programs that it may start are not.
     for (filter, hint) in [
@@ -90,7 +93,10 @@ fn filters_on_unknown_events_are_accepted() {
         ("life:stp: number > 5", Some("known; did you mean 'life:step'?")),
         ("step: number > 5", Some("known; did you mean 'life:step'?")),
     ] {
-        let talk = ok(&test, &["record", "-o", "trace", "--filter", filter, "--", "true"]);
+        let talk = run_expecting_success(
+            &test,
+            &["record", "-o", "trace", "--filter", filter, "--", "true"],
+        );
         let is_said = talk.contains("filter:\n") || talk.contains("the filter '");
         assert_eq!(is_said, hint.is_some(), "{filter}: {talk}");
         assert!(talk.contains("hint: nothing was recorded: do the filters let anything pass?"));
@@ -104,11 +110,14 @@ fn filters_on_unknown_events_are_accepted() {
 fn filters_are_kept_as_they_were_typed() {
     let test = SessionTest::new("session-filter-saved");
     let filters = ["life:*: number % 2 == 0", "sample(1/10) || who == 3"];
-    ok(
+    run_expecting_success(
         &test,
         &["session", "create", "web", "-o", "t", "--filter", filters[0], "--filter", filters[1]],
     );
-    ok(&test, &["channel", "add", "web", "rare", "--event", "db:*", "--filter", "db: rows > 9"]);
+    run_expecting_success(
+        &test,
+        &["channel", "add", "web", "rare", "--event", "db:*", "--filter", "db: rows > 9"],
+    );
     let (text, _) = test.ok("session status web");
     for filter in ["life:*: number % 2 == 0", "sample(1/10) || who == 3", "db: rows > 9"] {
         assert!(text.contains(&format!("\n  if        {filter}\n")), "{text}");
@@ -139,7 +148,7 @@ fn files_have_filters_that_a_person_writes() {
     };
     write(r#""web:*: status >= 400", { pattern = "life", expression = "number > 5" }"#);
     test.ok("session load web.toml web");
-    assert_eq!(saved(&test, "web"), r#"["web:*: status >= 400", "life: number > 5"]"#);
+    assert_eq!(saved_filters(&test, "web"), r#"["web:*: status >= 400", "life: number > 5"]"#);
     test.ok("session destroy web");
     test.ok("record --config web.toml -o trace -- true");
     for (filters, why) in [
@@ -168,38 +177,38 @@ fn a_rules_filter_changes_and_goes_with_it() {
     };
     let words = |all: &[String]| all.iter().map(String::as_str).collect::<Vec<_>>().join(" ");
     test.ok("session create web --event life:* -o trace");
-    let mut bursts = Bursts::of(&test, 10);
+    let mut bursts = BurstProgram::of(&test, 10);
     let set = |expression: &str| {
         let line = filter("web", expression);
-        typed(&test, &line.iter().map(String::as_str).collect::<Vec<_>>())
+        run_trackway(&test, &line.iter().map(String::as_str).collect::<Vec<_>>())
     };
     assert!(set("number > 5").0, "{}", words(&filter("web", "number > 5")));
-    assert_eq!(saved(&test, "web"), r#"["life:step: number > 5"]"#);
+    assert_eq!(saved_filters(&test, "web"), r#"["life:step: number > 5"]"#);
     assert!(set("number > 6 && who < 3").0);
-    assert_eq!(saved(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    assert_eq!(saved_filters(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
     for (expression, why) in [
         ("number >", "number >\n        ^\n"),
         ("numbr > 5", "unknown field 'numbr' of life:step; did you mean 'number'?"),
     ] {
         let (is_success, _, talk) = set(expression);
         assert!(!is_success && talk.contains(why), "{talk}");
-        assert_eq!(saved(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+        assert_eq!(saved_filters(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
     }
     test.ok("event on web life:step");
-    assert_eq!(saved(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
+    assert_eq!(saved_filters(&test, "web"), r#"["life:step: number > 6 && who < 3"]"#);
     test.ok("event off web life:step");
-    assert_eq!(saved(&test, "web"), "none");
+    assert_eq!(saved_filters(&test, "web"), "none");
     let wrong = ["channel", "add", "web", "more", "--filter", "life: numbr > 5"];
-    assert!(refused(&test, &wrong).contains("did you mean 'number'?"));
+    assert!(run_expecting_failure(&test, &wrong).contains("did you mean 'number'?"));
     let wrong = ["session", "create", "other", "--filter", "life: numbr > 5", "-o", "other"];
-    assert!(refused(&test, &wrong).contains("did you mean 'number'?"));
+    assert!(run_expecting_failure(&test, &wrong).contains("did you mean 'number'?"));
     assert_eq!(test.status("web")["channels"].as_array().map(Vec::len), Some(1));
     bursts.next();
     test.ok("session destroy --all");
 }
 
 /// Returns the source of a program with events of all kinds, one of which also has this field.
-fn program(more: &str) -> String {
+fn program_source(more: &str) -> String {
     format!(
         "#include <trackway/trackway.h>\n\
          TRACKWAY_ENUM(never, state, (idle, 0), (busy, 1));\n\
@@ -222,14 +231,17 @@ fn events_of_a_program_are_known_before_it_runs() {
         [&["-pie", "-fPIE"][..], &["-no-pie"], &["-fPIC", "-Wl,-z,norelro"]].iter().enumerate()
     {
         let name = format!("never{number}");
-        let path = test.fixture.compile(&name, &program(""), true, flags);
+        let path = test.fixture.compile(&name, &program_source(""), true, flags);
         let path = path.to_str().expect("a path").to_owned();
         let refused = |filter: &str| {
             let words = ["record", "-o", "trace", "--filter", filter, "--", &path];
-            refused(&test, &words)
+            run_expecting_failure(&test, &words)
         };
         let taken = |filter: &str, path: &str| {
-            ok(&test, &["record", "-q", "-o", "trace", "--filter", filter, "--", path])
+            run_expecting_success(
+                &test,
+                &["record", "-q", "-o", "trace", "--filter", filter, "--", path],
+            )
         };
         let why = "unknown field 'lenght' of never:ran; did you mean 'length'?";
         assert!(refused("never:ran: lenght > 5").contains(why), "{flags:?}");
@@ -244,8 +256,8 @@ fn events_of_a_program_are_known_before_it_runs() {
         taken("never: state == \"busy\" || any(bytes > 3)", &path);
         // After the rebuild it has a field that the earlier program lacked.
         refused("never:ran: size > 5");
-        let path = test.fixture.compile(&name, &program(", (u64, size)"), true, flags);
+        let path = test.fixture.compile(&name, &program_source(", (u64, size)"), true, flags);
         taken("never:ran: size > 5", path.to_str().expect("a path"));
-        test.fixture.compile(&name, &program(""), true, flags);
+        test.fixture.compile(&name, &program_source(""), true, flags);
     }
 }

@@ -6,17 +6,19 @@ use trackway_tests::Fixture;
 use trackway_tests::steps::wait_for;
 
 use crate::session_test::{
-    Bursts, Counting, ONE, SessionTest, assert_none_there, assert_there, result_of,
+    BurstProgram, CountingProgram, RUN_ONCE_STREAM, SessionTest, assert_range_absent,
+    assert_range_present, command_result,
 };
 
 /// Runs `trackway WORDS`, which must succeed.
-fn ok(test: &SessionTest, words: &[&str]) {
-    let (is_success, _, talk) = result_of(&test.fixture.trackway(words).output().expect("it runs"));
+fn run_expecting_success(test: &SessionTest, words: &[&str]) {
+    let (is_success, _, talk) =
+        command_result(&test.fixture.trackway(words).output().expect("it runs"));
     assert!(is_success, "{words:?}: {talk}");
 }
 
 /// Returns the numbers of one stream in a trace.
-fn numbers(test: &SessionTest, trace: &str, stream: u32) -> Vec<u64> {
+fn numbers_of_stream(test: &SessionTest, trace: &str, stream: u32) -> Vec<u64> {
     test.numbers(trace).remove(&stream).unwrap_or_default()
 }
 
@@ -26,7 +28,7 @@ fn numbers(test: &SessionTest, trace: &str, stream: u32) -> Vec<u64> {
 fn a_program_is_filtered_from_its_first_event_on() {
     let test = SessionTest::new("session-filters-first");
     let filter = "number % 3 == 1 && number in (10..99, 200)";
-    ok(&test, &["session", "create", "web", "-o", "trace", "--filter", filter]);
+    run_expecting_success(&test, &["session", "create", "web", "-o", "trace", "--filter", filter]);
     test.emit("steps", 1000);
     // Events count as recorded when the recorder has drained them.
     let counts = || test.status("web")["counts"].clone();
@@ -35,7 +37,7 @@ fn a_program_is_filtered_from_its_first_event_on() {
     assert_eq!((counts["recorded"].as_u64(), counts["lost"].as_u64()), (Some(30), Some(0)));
     test.ok("session destroy web");
     let meant: Vec<u64> = (0..1000).filter(|n| n % 3 == 1 && (10..=99).contains(n)).collect();
-    assert_eq!(numbers(&test, "trace", ONE), meant);
+    assert_eq!(numbers_of_stream(&test, "trace", RUN_ONCE_STREAM), meant);
 }
 
 /// RUN the same by record. EXPECT the same, and all events without a filter.
@@ -54,7 +56,7 @@ fn events_without_a_filter_are_recorded() {
         let steps = test.steps_of_one();
         let mut command = test.fixture.trackway(&words);
         let (is_success, _, talk) =
-            result_of(&command.env("STEPS", steps.path()).output().expect("it runs"));
+            command_result(&command.env("STEPS", steps.path()).output().expect("it runs"));
         assert!(is_success, "{filter}: {talk}");
         let stream = test.numbers("trace");
         let found: Vec<u64> = stream.into_values().flatten().collect();
@@ -63,7 +65,7 @@ fn events_without_a_filter_are_recorded() {
 }
 
 /// Predicate that is true if an event with this number passes.
-type Passes = fn(u64) -> bool;
+type NumberPredicate = fn(u64) -> bool;
 
 /// RUN event on with other filters between bursts of a program. EXPECT of each burst the events
 /// that its filter passes.
@@ -71,9 +73,9 @@ type Passes = fn(u64) -> bool;
 fn filters_change_between_two_numbers() {
     let test = SessionTest::new("session-filters-change");
     test.ok("session create web --event life:* -o trace");
-    let mut bursts = Bursts::of(&test, 100);
-    let mut passing: Vec<Passes> = vec![|_| true];
-    let filters: [(&str, Passes); 5] = [
+    let mut bursts = BurstProgram::of(&test, 100);
+    let mut passing: Vec<NumberPredicate> = vec![|_| true];
+    let filters: [(&str, NumberPredicate); 5] = [
         ("number % 2 == 0", |number| number.is_multiple_of(2)),
         ("number % 2 == 1", |number| number % 2 == 1),
         ("false", |_| false),
@@ -81,13 +83,13 @@ fn filters_change_between_two_numbers() {
         ("", |_| true),
     ];
     for (filter, passes) in filters {
-        ok(&test, &["event", "on", "web", "life:*", "--filter", filter]);
+        run_expecting_success(&test, &["event", "on", "web", "life:*", "--filter", filter]);
         bursts.next();
         passing.push(passes);
     }
     test.ok("session destroy web");
     let meant = (0..600).filter(|&number: &u64| passing[(number / 100) as usize](number));
-    assert_eq!(numbers(&test, "trace", 0), meant.collect::<Vec<_>>());
+    assert_eq!(numbers_of_stream(&test, "trace", 0), meant.collect::<Vec<_>>());
 }
 
 /// RUN filters that change all the time while four threads count. EXPECT no event that all of them
@@ -96,13 +98,16 @@ fn filters_change_between_two_numbers() {
 #[test]
 fn no_event_passes_by_half_a_filter_while_threads_emit() {
     let test = SessionTest::new("session-filters-threads");
-    ok(&test, &["session", "create", "web", "-o", "trace", "--filter", "life: number % 4 < 2"]);
-    let counting = Counting::threads(&test, 4);
+    run_expecting_success(
+        &test,
+        &["session", "create", "web", "-o", "trace", "--filter", "life: number % 4 < 2"],
+    );
+    let counting = CountingProgram::threads(&test, 4);
     for round in 0..20 {
         counting.steps.wait_more(20);
         // Of the remainders 0 always passes, and 3 never.
         let filter = ["number % 4 == 0", "number % 4 in (0, 2)", "number % 4 < 2"][round % 3];
-        ok(&test, &["event", "on", "web", "life", "--filter", filter]);
+        run_expecting_success(&test, &["event", "on", "web", "life", "--filter", filter]);
         if round % 5 == 0 {
             let contexts = if round % 2 == 0 { "vpid" } else { "vtid" };
             test.ok(&format!("channel set web channel0 --context {contexts}"));
@@ -129,16 +134,19 @@ fn no_event_passes_by_half_a_filter_while_threads_emit() {
 fn filter_state_lives_as_long_as_its_filter() {
     let test = SessionTest::new("session-filters-state");
     let filter = "life: count() % 10 == 0";
-    ok(&test, &["session", "create", "web", "--event", "life", "-o", "trace", "--filter", filter]);
-    let mut bursts = Bursts::of(&test, 15);
+    run_expecting_success(
+        &test,
+        &["session", "create", "web", "--event", "life", "-o", "trace", "--filter", filter],
+    );
+    let mut bursts = BurstProgram::of(&test, 15);
     test.ok("channel set web channel0 --context vpid");
     bursts.next();
-    ok(&test, &["event", "on", "web", "other:*", "--filter", "x > 5"]);
+    run_expecting_success(&test, &["event", "on", "web", "other:*", "--filter", "x > 5"]);
     bursts.next();
-    ok(&test, &["event", "on", "web", "life", "--filter", "count() % 10 == 1"]);
+    run_expecting_success(&test, &["event", "on", "web", "life", "--filter", "count() % 10 == 1"]);
     bursts.next();
     test.ok("session destroy web");
-    assert_eq!(numbers(&test, "trace", 0), [0, 10, 20, 30, 40, 46, 56]);
+    assert_eq!(numbers_of_stream(&test, "trace", 0), [0, 10, 20, 30, 40, 46, 56]);
 }
 
 /// RUN filters that sample and bound: one in a hundred, ten in a minute, changed values. EXPECT
@@ -152,10 +160,13 @@ fn filters_choose_and_bound() {
         ("changed(number / 1000)", 10, 10),
         ("rate(10/s) && false", 0, 0),
     ] {
-        ok(&test, &["session", "create", "web", "-o", "trace", "--filter", filter]);
+        run_expecting_success(
+            &test,
+            &["session", "create", "web", "-o", "trace", "--filter", filter],
+        );
         test.emit("steps", 10_000);
         test.ok("session destroy web");
-        let count = numbers(&test, "trace", ONE).len();
+        let count = numbers_of_stream(&test, "trace", RUN_ONCE_STREAM).len();
         assert!((least..=most).contains(&count), "{filter}: {count}");
     }
 }
@@ -165,20 +176,26 @@ fn filters_choose_and_bound() {
 #[test]
 fn sessions_and_channels_have_filters_of_their_own() {
     let test = SessionTest::new("session-filters-own");
-    ok(&test, &["session", "create", "all", "-o", "all"]);
-    ok(&test, &["session", "create", "few", "-o", "few", "--filter", "number < 10"]);
-    ok(&test, &["session", "create", "none", "-o", "none", "--filter", "number < 0"]);
+    run_expecting_success(&test, &["session", "create", "all", "-o", "all"]);
+    run_expecting_success(
+        &test,
+        &["session", "create", "few", "-o", "few", "--filter", "number < 10"],
+    );
+    run_expecting_success(
+        &test,
+        &["session", "create", "none", "-o", "none", "--filter", "number < 0"],
+    );
     test.emit("steps", 100);
     test.ok("session destroy --all");
     for (trace, end) in [("all", 100), ("few", 10), ("none", 0)] {
         let found = test.numbers(trace);
-        assert_there(&found, ONE, 0..end);
-        assert_none_there(&found, ONE, end..100);
+        assert_range_present(&found, RUN_ONCE_STREAM, 0..end);
+        assert_range_absent(&found, RUN_ONCE_STREAM, end..100);
     }
 }
 
 /// A program with a string, labels, and sequences.
-const KINDS: &str = "
+const KINDS_SOURCE: &str = "
 #include <trackway/trackway.h>
 TRACKWAY_ENUM(kinds, state, (idle, 0), (busy, 1), (failed, 5, 9));
 TRACKWAY_EVENT(kinds, all, TRACKWAY_INFO, (str, path), (enum, state, kinds, state, u8),
@@ -198,7 +215,7 @@ int main(void)
 #[test]
 fn the_recorder_and_the_reader_are_of_one_mind() {
     let fixture = Fixture::new("session-filters-kinds");
-    let program = fixture.compile("kinds", KINDS, true, &[]);
+    let program = fixture.compile("kinds", KINDS_SOURCE, true, &[]);
     let lines = |text: &str| -> Vec<String> {
         let number = |line: &str| line.split("number = ").nth(1).map(str::to_owned);
         text.lines().filter_map(number).collect()
@@ -219,7 +236,7 @@ fn the_recorder_and_the_reader_are_of_one_mind() {
         "kinds:*: state in (\"busy\", 3..4)",
     ] {
         let printed = fixture.trackway(&["print", "--filter", filter]).arg(&all).output();
-        let (is_success, expected, talk) = result_of(&printed.expect("it runs"));
+        let (is_success, expected, talk) = command_result(&printed.expect("it runs"));
         assert!(is_success, "{talk}");
         let recording = fixture.record(&["--filter", filter], &[&program]);
         let found = lines(&fixture.print(&recording.trace));
@@ -236,11 +253,14 @@ fn without_memory_that_is_executed_filters_are_interpreted() {
     let source = trackway_tests::source_dir().join("tests/lives/no_exec.c");
     let source = std::fs::read_to_string(source).expect("a source file");
     let launcher = test.fixture.compile("no-exec", &source, false, &[]);
-    ok(&test, &["session", "create", "some", "-o", "trace", "--filter", "number % 10 == 3"]);
+    run_expecting_success(
+        &test,
+        &["session", "create", "some", "-o", "trace", "--filter", "number % 10 == 3"],
+    );
     test.emit("steps", 50);
     let says = || test.ok("session status some").0;
     assert!(!says().contains("interpreted"), "{}", says());
-    let other = test.steps_from(ONE + 500);
+    let other = test.steps_from(RUN_ONCE_STREAM + 500);
     let mut command = test.fixture.command(&launcher);
     command.arg(&test.emitter).args(["steps", "50"]).env("STEPS", other.path());
     let output = command.output().expect("it runs");
@@ -249,8 +269,8 @@ fn without_memory_that_is_executed_filters_are_interpreted() {
     }
     assert!(output.status.success(), "{output:?}");
     assert!(says().contains("filters are interpreted in 1 process"), "{}", says());
-    ok(&test, &["session", "destroy", "some"]);
-    for stream in [ONE, ONE + 500] {
-        assert_eq!(numbers(&test, "trace", stream), [3, 13, 23, 33, 43]);
+    run_expecting_success(&test, &["session", "destroy", "some"]);
+    for stream in [RUN_ONCE_STREAM, RUN_ONCE_STREAM + 500] {
+        assert_eq!(numbers_of_stream(&test, "trace", stream), [3, 13, 23, 33, 43]);
     }
 }

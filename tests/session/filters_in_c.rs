@@ -7,51 +7,52 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
-use crate::session_test::{Bursts, ONE, SessionTest, result_of};
+use crate::session_test::{BurstProgram, RUN_ONCE_STREAM, SessionTest, command_result};
 
 /// Runs `trackway WORDS`, which must succeed; returns its output and its messages.
-fn ok(fixture: &Fixture, words: &[&str]) -> (String, String) {
-    let (is_success, text, talk) = result_of(&fixture.trackway(words).output().expect("it runs"));
+fn run_expecting_success(fixture: &Fixture, words: &[&str]) -> (String, String) {
+    let (is_success, text, talk) =
+        command_result(&fixture.trackway(words).output().expect("it runs"));
     assert!(is_success, "{words:?}: {talk}");
     (text, talk)
 }
 
 /// Runs `trackway WORDS`, which must fail with this status; returns its messages.
-fn refused(fixture: &Fixture, status: i32, words: &[&str]) -> String {
+fn run_expecting_status(fixture: &Fixture, status: i32, words: &[&str]) -> String {
     let output = fixture.trackway(words).output().expect("it runs");
-    let (_, _, talk) = result_of(&output);
+    let (_, _, talk) = command_result(&output);
     assert_eq!(output.status.code(), Some(status), "{words:?}: {talk}");
     talk
 }
 
 /// Compiles a filter with clang; returns its object file.
-fn compile(fixture: &Fixture, name: &str, source: &str) -> PathBuf {
+fn compile_filter(fixture: &Fixture, name: &str, source: &str) -> PathBuf {
     fs::write(fixture.path(&format!("{name}.c")), source).expect("a file");
     let mut clang = fixture.command("clang");
     clang.args(["-O2", "-target", "bpf", "-fno-jump-tables", "-Wall", "-Werror", "-I"]);
     let output = clang.arg(source_dir().join("include")).args(["-c", &format!("{name}.c")]);
-    let (is_success, _, talk) = result_of(&output.output().expect("clang runs"));
+    let (is_success, _, talk) = command_result(&output.output().expect("clang runs"));
     assert!(is_success, "{source}: {talk}");
     fixture.path(&format!("{name}.o"))
 }
 
-fn path(path: &Path) -> &str {
+fn path_str(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
 }
 
 /// Compiles a filter on `life:step` with this body and a hand-written frame.
-fn on_steps(test: &SessionTest, name: &str, body: &str) -> PathBuf {
+fn compile_step_filter(test: &SessionTest, name: &str, body: &str) -> PathBuf {
     let source = format!(
         "#include <trackway/filter.h>\n\
          struct step {{ trackway_unsigned number; }};\n\
          #define TRACKWAY_NEEDS_step \"unsigned number\\n\"\n\
          TRACKWAY_FILTER(step, step) {{ return {body}; }}\n"
     );
-    compile(&test.fixture, name, &source)
+    compile_filter(&test.fixture, name, &source)
 }
 
 /// A program with strings, sequences, numbers with and without a sign.
-const SHOP: &str = "
+const SHOP_SOURCE: &str = "
 #include <trackway/trackway.h>
 TRACKWAY_EVENT(shop, order, TRACKWAY_INFO, (str, item), (seq, parts, u16), (u32, number),
     (i32, change), (u8, kind));
@@ -71,7 +72,7 @@ int main(void)
 ";
 
 /// Filters on its orders.
-const FILTERS: [&str; 5] = [
+const SHOP_FILTERS: [&str; 5] = [
     // A dozen comparisons.
     "TRACKWAY_FILTER(shop_order, o) {
          return o->number > 3 && o->number < 190 && o->number != 17 && o->number % 3 != 1
@@ -107,10 +108,13 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
         return report_skipped("clang is not installed");
     }
     let fixture = Fixture::new("session-filters-in-c");
-    let program = fixture.compile("shop", SHOP, true, &[]);
+    let program = fixture.compile("shop", SHOP_SOURCE, true, &[]);
     let all = fixture.path("all");
     fs::rename(fixture.record(&[], &[&program]).trace, &all).expect("a trace");
-    let (header, _) = ok(&fixture, &["filter", "header", "shop:order", "--trace", path(&all)]);
+    let (header, _) = run_expecting_success(
+        &fixture,
+        &["filter", "header", "shop:order", "--trace", path_str(&all)],
+    );
     fs::write(fixture.path("shop.h"), header).expect("a file");
     // Times and process ids are others.
     let events = |text: &str| -> Vec<String> {
@@ -121,14 +125,18 @@ fn filters_in_c_record_what_the_reader_takes_of_all() {
         text.lines().filter_map(event).collect()
     };
     let orders = |events: &[String]| events.iter().filter(|it| it.starts_with("true")).count();
-    for (number, filter) in FILTERS.into_iter().enumerate() {
+    for (number, filter) in SHOP_FILTERS.into_iter().enumerate() {
         let name = format!("filter{number}");
-        let object = compile(&fixture, &name, &format!("#include \"shop.h\"\n{filter}\n"));
+        let object = compile_filter(&fixture, &name, &format!("#include \"shop.h\"\n{filter}\n"));
         let made = fixture.path(&format!("{name}.twf"));
-        ok(&fixture, &["filter", "compile", path(&object), "-o", path(&made)]);
-        let about_all = path(&object).to_owned();
+        run_expecting_success(
+            &fixture,
+            &["filter", "compile", path_str(&object), "-o", path_str(&made)],
+        );
+        let about_all = path_str(&object).to_owned();
         for of in [about_all, format!("shop:order: {}", made.display())] {
-            let (printed, _) = ok(&fixture, &["print", "--filter-object", &of, path(&all)]);
+            let (printed, _) =
+                run_expecting_success(&fixture, &["print", "--filter-object", &of, path_str(&all)]);
             let recording = fixture.record(&["--filter-object", &of], &[&program]);
             assert!(recording.output.status.success(), "{of}: {}", recording.messages());
             let found = events(&fixture.print(&recording.trace));
@@ -149,17 +157,17 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
     }
     let test = SessionTest::new("session-filters-in-c-saved");
     let fixture = &test.fixture;
-    let even = on_steps(&test, "even", "step->number % 2 == 0");
+    let even = compile_step_filter(&test, "even", "step->number % 2 == 0");
     let made = fixture.path("even.twf");
-    ok(fixture, &["filter", "compile", path(&even), "-o", path(&made)]);
+    run_expecting_success(fixture, &["filter", "compile", path_str(&even), "-o", path_str(&made)]);
     let size = fs::metadata(&made).expect("an object").len();
     let given = format!("life: {}", even.display());
     let few = ["--filter", "number < 10"];
     let words = ["session", "create", "web", "-o", "t", "--filter-object", &given];
-    ok(fixture, &[&words[..], &few].concat());
+    run_expecting_success(fixture, &[&words[..], &few].concat());
     let words = ["channel", "add", "web", "more", "--event", "life", "--filter-object"];
-    ok(fixture, &[&words[..], &[path(&made)]].concat());
-    let (text, _) = ok(fixture, &["session", "status", "web"]);
+    run_expecting_success(fixture, &[&words[..], &[path_str(&made)]].concat());
+    let (text, _) = run_expecting_success(fixture, &["session", "status", "web"]);
     for line in [format!("life: even.o ({size} bytes)"), format!("even.twf ({size} bytes)")] {
         assert!(text.contains(&format!("\n  if        {line}\n")), "{line}: {text}");
     }
@@ -174,14 +182,14 @@ fn filters_in_c_are_shown_by_name_and_saved_whole() {
     test.emit("steps", 100);
     test.ok("session destroy again");
     let saved = fs::read_to_string(fixture.path("web.toml")).expect("a file");
-    let emitter = path(&test.emitter);
+    let emitter = path_str(&test.emitter);
     let steps = test.steps_of_one();
     let mut record = fixture.trackway(&["record", "--config", "web.toml", "-o", "r", "--"]);
     let record = record.args([emitter, "steps", "100"]).env("STEPS", steps.path()).output();
-    let (is_success, _, talk) = result_of(&record.expect("it runs"));
+    let (is_success, _, talk) = command_result(&record.expect("it runs"));
     assert!(is_success, "{saved}: {talk}");
     // Five of one channel, and fifty of the other.
-    let mut found = test.numbers("r").remove(&ONE).unwrap_or_default();
+    let mut found = test.numbers("r").remove(&RUN_ONCE_STREAM).unwrap_or_default();
     found.sort_unstable();
     let mut meant: Vec<u64> = (0..10).step_by(2).chain((0..100).step_by(2)).collect();
     meant.sort_unstable();
@@ -197,28 +205,29 @@ fn objects_change_between_two_numbers_and_the_same_one_goes_on() {
     }
     let test = SessionTest::new("session-filters-in-c-change");
     let fixture = &test.fixture;
-    let tenth = on_steps(&test, "tenth", "trackway_count(step, 0) % 10 == 0");
+    let tenth = compile_step_filter(&test, "tenth", "trackway_count(step, 0) % 10 == 0");
     let renamed = fixture.path("renamed.o");
     fs::copy(&tenth, &renamed).expect("a copy");
-    let odd = on_steps(&test, "odd", "step->number % 2 == 1");
+    let odd = compile_step_filter(&test, "odd", "step->number % 2 == 1");
     let given = format!("life: {}", tenth.display());
     let words = ["session", "create", "web", "--event", "life", "-o", "trace", "--filter-object"];
-    ok(fixture, &[&words[..], &[&given]].concat());
+    run_expecting_success(fixture, &[&words[..], &[&given]].concat());
     // Of bursts of 15: the first with `tenth`.
-    let mut bursts = Bursts::of(&test, 15);
+    let mut bursts = BurstProgram::of(&test, 15);
     let on = |words: &[&str]| {
-        let (_, talk) = ok(fixture, &[&["event", "on", "web", "life"], words].concat());
+        let (_, talk) =
+            run_expecting_success(fixture, &[&["event", "on", "web", "life"], words].concat());
         assert!(!talk.contains("nothing has changed"), "{talk}");
     };
-    on(&["--filter-object", path(&renamed)]);
-    let (text, _) = ok(fixture, &["session", "status", "web"]);
+    on(&["--filter-object", path_str(&renamed)]);
+    let (text, _) = run_expecting_success(fixture, &["session", "status", "web"]);
     assert!(text.contains("  if        life: renamed.o ("), "{text}");
     bursts.next();
     test.ok("channel set web channel0 --context vpid");
     bursts.next();
-    on(&["--filter-object", path(&odd)]);
+    on(&["--filter-object", path_str(&odd)]);
     bursts.next();
-    on(&["--filter-object", path(&tenth)]);
+    on(&["--filter-object", path_str(&tenth)]);
     bursts.next();
     on(&["--filter", ""]);
     bursts.next();
@@ -245,7 +254,7 @@ fn invalid_objects_are_refused_before_anything_begins() {
          TRACKWAY_FILTER(step, step) {\n    trackway_unsigned n = 0;\n    \
          for (unsigned i = 0; i < step->number; i++)\n        \
          n += trackway_random(step) & 1;\n    return n;\n}\n";
-    let looping = compile(fixture, "loop", looping);
+    let looping = compile_filter(fixture, "loop", looping);
     let frame = |need: &str| {
         format!(
             "#include <trackway/filter.h>\nstruct step {{ trackway_unsigned field; }};\n\
@@ -253,12 +262,12 @@ fn invalid_objects_are_refused_before_anything_begins() {
              TRACKWAY_FILTER(step, step) {{ return step->field > 5; }}\n"
         )
     };
-    let near = compile(fixture, "near", &frame("unsigned numbr"));
-    let kind = compile(fixture, "kind", &frame("signed number"));
-    let far = compile(fixture, "far", &frame("unsigned elsewhere"));
-    let good = compile(fixture, "good", &frame("unsigned number"));
+    let near = compile_filter(fixture, "near", &frame("unsigned numbr"));
+    let kind = compile_filter(fixture, "kind", &frame("signed number"));
+    let far = compile_filter(fixture, "far", &frame("unsigned elsewhere"));
+    let good = compile_filter(fixture, "good", &frame("unsigned number"));
     let made = fixture.path("good.twf");
-    ok(fixture, &["filter", "compile", path(&good), "-o", path(&made)]);
+    run_expecting_success(fixture, &["filter", "compile", path_str(&good), "-o", path_str(&made)]);
     let mut broken = fs::read(&made).expect("an object");
     let exit = broken.len() - 8;
     broken[exit] = 0xff;
@@ -266,10 +275,10 @@ fn invalid_objects_are_refused_before_anything_begins() {
     fs::write(fixture.path("cut.twf"), &broken[..exit]).expect("a file");
     let broken = fixture.path("broken.twf").display().to_string();
     let cut = fixture.path("cut.twf").display().to_string();
-    let emitter = path(&test.emitter);
+    let emitter = path_str(&test.emitter);
     let about_steps = |file: &Path| format!("life:step: {}", file.display());
     let refusals = [
-        (path(&looping).to_owned(), "loop.o: the jump does not go forward\n  at instruction "),
+        (path_str(&looping).to_owned(), "loop.o: the jump does not go forward\n  at instruction "),
         (emitter.to_owned(), "emitter: it is no object file for BPF"),
         ("nothing.o".to_owned(), "cannot read nothing.o"),
         (broken, "filter:\nbroken.twf: program 0, instruction "),
@@ -280,7 +289,7 @@ fn invalid_objects_are_refused_before_anything_begins() {
              hint: trackway filter header life:step says what it has\n",
         ),
         (
-            path(&near).to_owned(),
+            path_str(&near).to_owned(),
             "did you mean 'number'?\nhint: if it is about events that come later, name them: \
              PATTERN: FILE\n",
         ),
@@ -294,32 +303,35 @@ fn invalid_objects_are_refused_before_anything_begins() {
     ];
     for (object, why) in &refusals {
         let words = ["record", "-o", "t", "--filter-object", object, "--", emitter, "crash", "1"];
-        let talk = refused(fixture, 125, &words);
+        let talk = run_expecting_status(fixture, 125, &words);
         assert!(talk.contains(why), "{object}: {talk}");
         assert!(!fixture.path("t").exists(), "{object}");
     }
     // Once the events are registered, sessions know their fields; the running session goes on
     // unchanged.
-    ok(fixture, &["session", "create", "web", "-o", "web", "--event", "life:*"]);
+    run_expecting_success(fixture, &["session", "create", "web", "-o", "web", "--event", "life:*"]);
     test.emit("steps", 1);
     for (object, why) in &refusals {
         let words = ["session", "create", "other", "-o", "other", "--event", "life:*"];
         let output = fixture.trackway(&words).args(["--filter-object", object]).output();
-        let (is_success, _, talk) = result_of(&output.expect("it runs"));
+        let (is_success, _, talk) = command_result(&output.expect("it runs"));
         // With rules that name events, an object need not.
         let why = why.split("\nhint: if it is").next().unwrap_or(why);
         assert!(!is_success && talk.contains(why), "{object}: {talk}");
     }
     for file in [&looping, &near, &kind] {
-        let words = ["event", "on", "web", "life:step", "--filter-object", path(file)];
-        assert!(!result_of(&fixture.trackway(&words).output().expect("it runs")).0, "{file:?}");
+        let words = ["event", "on", "web", "life:step", "--filter-object", path_str(file)];
+        assert!(
+            !command_result(&fixture.trackway(&words).output().expect("it runs")).0,
+            "{file:?}"
+        );
     }
     assert_eq!(test.status("web")["channels"][0]["spec"].get("filters"), None);
     assert_eq!(test.list().len(), 1);
-    let talk = refused(
+    let talk = run_expecting_status(
         fixture,
         2,
-        &["event", "on", "web", "life", "--filter", "x > 5", "--filter-object", path(&good)],
+        &["event", "on", "web", "life", "--filter", "x > 5", "--filter-object", path_str(&good)],
     );
     assert!(talk.contains("cannot be used with"), "{talk}");
 }

@@ -4,13 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use trackway_tests::steps::{Running, wait_for};
+use trackway_tests::steps::{RunningProgram, wait_for};
 use trackway_tests::{build_dir, has, is_root, report_skipped, source_dir};
 
-use crate::session_test::{SessionTest, result_of};
+use crate::session_test::{SessionTest, command_result};
 
 /// The program of the guides. `myapp serve` runs until it is ended.
-const MYAPP: &str = r#"
+const MYAPP_SOURCE: &str = r#"
 #include <string.h>
 #include <trackway/trackway.h>
 #include <unistd.h>
@@ -32,20 +32,20 @@ int main(int count, char **arguments)
 "#;
 
 /// A guide, and the fixture in which its commands are typed.
-struct Guide {
+struct GuideTest {
     test: SessionTest,
     text: String,
     blocks: Vec<String>,
 }
 
-impl Guide {
+impl GuideTest {
     fn new(name: &str) -> Self {
         let text = fs::read_to_string(source_dir().join("docs/guides").join(name));
         let text = text.expect("a guide");
         let block = |rest: &str| rest.split("```").next().expect("an end").to_owned();
         let blocks = text.split("```sh\n").skip(1).map(block).collect();
         let test = SessionTest::new("session-guide");
-        test.fixture.compile("myapp", MYAPP, true, &[]);
+        test.fixture.compile("myapp", MYAPP_SOURCE, true, &[]);
         Self { test, text, blocks }
     }
 
@@ -65,14 +65,15 @@ impl Guide {
     }
 
     fn type_in(&self, script: &str) -> String {
-        let (is_success, text, talk) = result_of(&self.shell(script).output().expect("sh runs"));
+        let (is_success, text, talk) =
+            command_result(&self.shell(script).output().expect("sh runs"));
         assert!(is_success, "{script}\n{text}{talk}");
         text
     }
 
     /// Starts the program, and waits until it has been recorded for a while.
-    fn serve(&self, session: &str) -> Running {
-        let program = Running::start(&mut self.shell("exec myapp serve"));
+    fn serve(&self, session: &str) -> RunningProgram {
+        let program = RunningProgram::start(&mut self.shell("exec myapp serve"));
         let recorded = || self.test.status(session)["counts"]["recorded"].as_u64().unwrap_or(0);
         for _ in 0..2 {
             let before = recorded();
@@ -85,7 +86,7 @@ impl Guide {
 /// The README's session, with a program that emits.
 #[test]
 fn the_readmes_sessions_do_what_it_says() {
-    let guide = Guide::new("sessions.md");
+    let guide = GuideTest::new("sessions.md");
     let readme = fs::read_to_string(source_dir().join("README.md")).expect("README.md");
     let block = readme.split("```").find(|block| block.contains("trackway session create web"));
     let lines: Vec<&str> = block.expect("a block").lines().filter(|it| !it.is_empty()).collect();
@@ -94,20 +95,22 @@ fn the_readmes_sessions_do_what_it_says() {
     let mut follower = None;
     for line in lines {
         match line.contains("--follow") {
-            true => follower = Some(Running::start(&mut guide.shell(&format!("exec {line}")))),
+            true => {
+                follower = Some(RunningProgram::start(&mut guide.shell(&format!("exec {line}"))))
+            }
             false => drop(guide.type_in(line)),
         }
         if program.is_none() {
             program = Some(guide.serve("web"));
         }
     }
-    let (is_success, shown, _) = result_of(&follower.expect("a line for it").finish());
+    let (is_success, shown, _) = command_result(&follower.expect("a line for it").finish());
     assert!(is_success && shown.contains("myapp:request"), "{shown}");
 }
 
 #[test]
 fn the_guide_of_sessions_does_what_it_says() {
-    let guide = Guide::new("sessions.md");
+    let guide = GuideTest::new("sessions.md");
     assert_eq!(guide.blocks.len(), 2);
     let shown = guide.run(0);
     assert!(shown.contains("session web: recording"), "{shown}");
@@ -118,7 +121,7 @@ fn the_guide_of_sessions_does_what_it_says() {
 /// Every command of the right column of the table for LTTng users works.
 #[test]
 fn commands_that_replace_lttng_work() {
-    let guide = Guide::new("sessions.md");
+    let guide = GuideTest::new("sessions.md");
     let (_, table) = guide.text.split_once("## Commands for LTTng users").expect("a table");
     let mut follower = None;
     let mut count = 0;
@@ -130,7 +133,8 @@ fn commands_that_replace_lttng_work() {
             let command = command.replace("PID", &std::process::id().to_string());
             match command.contains("--follow") {
                 true => {
-                    follower = Some(Running::start(&mut guide.shell(&format!("exec {command}"))))
+                    follower =
+                        Some(RunningProgram::start(&mut guide.shell(&format!("exec {command}"))))
                 }
                 false => drop(guide.type_in(&command)),
             }
@@ -138,14 +142,14 @@ fn commands_that_replace_lttng_work() {
         }
     }
     assert_eq!(count, 32);
-    let (is_success, _, talk) = result_of(&follower.expect("a line for it").finish());
+    let (is_success, _, talk) = command_result(&follower.expect("a line for it").finish());
     assert!(is_success && talk.is_empty(), "{talk}");
     assert!(guide.test.list().is_empty());
 }
 
 #[test]
 fn the_guide_of_disk_space_does_what_it_says() {
-    let guide = Guide::new("disk-space.md");
+    let guide = GuideTest::new("disk-space.md");
     let [block] = &guide.blocks[..] else { panic!("one block") };
     let (create, rest) = block.split_once('\n').expect("more lines");
     guide.type_in(create);
@@ -153,13 +157,13 @@ fn the_guide_of_disk_space_does_what_it_says() {
     let shown = guide.type_in(rest);
     assert!(shown.contains("  files     the newest 8 of 64.0 MiB at most"), "{shown}");
     assert!(shown.contains("myapp:request"), "{shown}");
-    let streams = crate::tracefiles::files_of(&guide.test, "web-trace");
+    let streams = crate::tracefiles::trace_file_sizes(&guide.test, "web-trace");
     assert!(!streams.is_empty() && streams.values().all(|files| files.contains_key(&0)));
 }
 
 #[test]
 fn the_guide_of_flight_recorders_does_what_it_says() {
-    let guide = Guide::new("flight-recorder.md");
+    let guide = GuideTest::new("flight-recorder.md");
     assert_eq!(guide.blocks.len(), 6);
     assert!(guide.run(0).contains("flight recorder"));
     let _program = guide.serve("flight");
@@ -174,7 +178,7 @@ fn the_guide_of_flight_recorders_does_what_it_says() {
 
 #[test]
 fn the_guide_of_crashes_does_what_it_says() {
-    let guide = Guide::new("crashes.md");
+    let guide = GuideTest::new("crashes.md");
     assert_eq!(guide.blocks.len(), 4);
     guide.run(0);
     let notices = guide.test.status("flight")["notices"].to_string();
@@ -195,7 +199,7 @@ fn the_guide_of_crashes_does_what_it_says() {
 
 #[test]
 fn the_guide_of_changes_does_what_it_says() {
-    let guide = Guide::new("changes.md");
+    let guide = GuideTest::new("changes.md");
     assert_eq!(guide.blocks.len(), 7);
     guide.run(0);
     let program = guide.serve("web");
@@ -216,7 +220,7 @@ fn the_guide_of_changes_does_what_it_says() {
 /// shown.
 #[test]
 fn the_guide_of_filters_does_what_it_says() {
-    let guide = Guide::new("filters.md");
+    let guide = GuideTest::new("filters.md");
     assert_eq!(guide.blocks.len(), 3);
     guide.run(0);
     let filters = |test: &SessionTest| {
@@ -239,7 +243,7 @@ fn the_guide_of_filters_does_what_it_says() {
     guide.type_in(&format!("trackway session save{last}"));
     // The mistake that it shows.
     let wrong = "trackway record --filter 'stats >= 400' -- ./myapp";
-    let (is_success, _, talk) = result_of(&guide.shell(wrong).output().expect("sh runs"));
+    let (is_success, _, talk) = command_result(&guide.shell(wrong).output().expect("sh runs"));
     assert!(!is_success && guide.text.contains(&talk), "{talk}");
 }
 
@@ -250,7 +254,7 @@ fn the_guide_of_containers_does_what_it_says() {
     if !is_root() {
         return report_skipped("not root: namespaces");
     }
-    let guide = Guide::new("containers.md");
+    let guide = GuideTest::new("containers.md");
     assert_eq!(guide.blocks.len(), 3);
     let inside = "mount -t tmpfs -o size=64m trackway-test /dev/shm\nunset TRACKWAY_WINDOW_DIR\n";
     let script = format!("{inside}{}", guide.blocks[0]);
@@ -259,11 +263,11 @@ fn the_guide_of_containers_does_what_it_says() {
     let shell = guide.shell(&script);
     namespaces.arg(shell.get_program()).args(shell.get_args());
     namespaces.envs(shell.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    let (is_success, text, talk) = result_of(&namespaces.output().expect("unshare runs"));
+    let (is_success, text, talk) = command_result(&namespaces.output().expect("unshare runs"));
     assert!(is_success && text.contains("myapp:request: "), "{text}{talk}");
 
     let mut container = guide.shell("exec unshare --pid --fork --kill-child sh -c 'myapp serve'");
-    let container = Running::start(&mut container);
+    let container = RunningProgram::start(&mut container);
     let pid = container.pid();
     let child = || {
         let children = format!("/proc/{pid}/task/{pid}/children");
@@ -283,7 +287,7 @@ fn the_guide_of_several_users_does_what_it_says() {
     if !is_root() || !has("setpriv") {
         return report_skipped("only root has sessions over several users");
     }
-    let guide = Guide::new("users.md");
+    let guide = GuideTest::new("users.md");
     assert_eq!(guide.blocks.len(), 2);
     for path in [guide.test.fixture.window_dir(), guide.test.fixture.path("").as_path()] {
         fs::set_permissions(path, PermissionsExt::from_mode(0o1777)).expect("ours");
@@ -309,7 +313,7 @@ fn the_guide_of_several_users_does_what_it_says() {
 
 #[test]
 fn the_guide_of_systemd_does_what_it_says() {
-    let guide = Guide::new("systemd.md");
+    let guide = GuideTest::new("systemd.md");
     assert_eq!(guide.blocks.len(), 2);
     assert!(guide.run(0).contains("name = \"web\""));
     let by_hand = guide.text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next());
@@ -333,7 +337,7 @@ fn the_guide_of_systemd_does_what_it_says() {
     let before = folders();
     // The second start leaves the recording of the first alone.
     for starts in 1..=2 {
-        let service = Running::start(&mut guide.shell(&format!("exec {line}")));
+        let service = RunningProgram::start(&mut guide.shell(&format!("exec {line}")));
         wait_for("the session", || guide.test.list().len() == 1);
         guide.type_in("myapp");
         service.signal(libc::SIGTERM);

@@ -7,13 +7,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 use trackway_testkit::Random;
-use trackway_tests::steps::{Running, is_running, send, wait_for};
+use trackway_tests::steps::{RunningProgram, is_running, send_signal, wait_for};
 
-use crate::session_test::{Counting, ONE, SessionTest, numbers_of, result_of};
+use crate::session_test::{
+    CountingProgram, RUN_ONCE_STREAM, SessionTest, command_result, parse_numbers,
+};
 
 fn kill_recorder(test: &SessionTest) {
     let recorder = test.recorder_of("web");
-    send(recorder.cast_signed(), libc::SIGKILL);
+    send_signal(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
 }
 
@@ -26,7 +28,7 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     test.ok("session create db -o db");
     test.emit("steps", 100);
     kill_recorder(&test);
-    let (is_success, text, talk) = result_of(&test.run("session list"));
+    let (is_success, text, talk) = command_result(&test.run("session list"));
     let dead = text.lines().find(|line| line.starts_with("web   dead")).expect("a line");
     let folder = test.fixture.path("trace");
     assert!(is_success && dead.ends_with(&*folder.to_string_lossy()), "{text}");
@@ -46,14 +48,14 @@ fn a_dead_session_is_said_to_be_dead_and_what_to_do() {
     let (_, talk) = test.ok("recover");
     assert!(talk.contains("recovered ") && talk.contains("100 more events"), "{talk}");
     assert!(test.is_complete("trace"));
-    assert_eq!(test.numbers("trace")[&ONE].len(), 100);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 100);
     assert_eq!(test.list().len(), 1, "the dead one has gone with its last events");
     assert_eq!(test.status("db")["state"], "recording");
     test.ok("session destroy db");
     test.ok("session create web -o again");
     test.emit("steps", 5);
     test.ok("session destroy");
-    assert_eq!(test.numbers("again")[&ONE].len(), 5);
+    assert_eq!(test.numbers("again")[&RUN_ONCE_STREAM].len(), 5);
     assert!(test.list().is_empty());
 }
 
@@ -75,7 +77,7 @@ fn a_living_session_keeps_its_name_without_its_lock_file() {
     wait_for("its socket", || test.list().len() == 1);
     wait_for("its lock file", || fs::metadata(&lock).is_ok_and(|status| status.len() > 0));
     test.ok("session destroy web");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 30);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 30);
     assert_eq!(fs::read_dir(test.fixture.run_dir()).expect("a folder").count(), 0);
 }
 
@@ -97,11 +99,11 @@ fn a_trace_that_was_being_cleared_is_said_to_be() {
         fs::write(channel.join(format!("other_{number}")), "").expect("a file");
     }
     let recorder = test.recorder_of("web");
-    let clear = Running::start(&mut test.command("session clear web"));
+    let clear = RunningProgram::start(&mut test.command("session clear web"));
     wait_for("its begin", || clearing.exists());
-    send(recorder.cast_signed(), libc::SIGKILL);
+    send_signal(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    let (is_success, _, talk) = result_of(&clear.finish());
+    let (is_success, _, talk) = command_result(&clear.finish());
     assert!(!is_success && talk.contains("is gone") && clearing.exists(), "{talk}");
     let entries = fs::read_dir(&channel).expect("a folder").flatten();
     let others = entries.filter(|it| it.file_name().to_string_lossy().starts_with("other_"));
@@ -110,7 +112,7 @@ fn a_trace_that_was_being_cleared_is_said_to_be() {
     assert!(talk.contains("was being cleared when its recorder was killed"), "{talk}");
     assert!(!talk.contains("could not be read"), "{talk}");
     assert!(test.is_complete("trace") && !clearing.exists());
-    let there = test.numbers("trace").get(&ONE).map_or(0, Vec::len);
+    let there = test.numbers("trace").get(&RUN_ONCE_STREAM).map_or(0, Vec::len);
     assert!([0, 5000, 5010].contains(&there), "{there}: of one CPU or two");
 }
 
@@ -127,7 +129,7 @@ fn a_dead_session_is_destroyed_as_a_living_one_is() {
         let (_, talk) = test.ok(line);
         assert!(talk.contains(&format!("{trace}: 70 more events, 0 lost in all")), "{talk}");
         assert!(test.is_complete(&trace) && test.list().is_empty());
-        assert_eq!(test.numbers(&trace)[&ONE].len(), 70);
+        assert_eq!(test.numbers(&trace)[&RUN_ONCE_STREAM].len(), 70);
     }
 }
 
@@ -165,7 +167,7 @@ fn a_dead_session_that_cannot_be_recovered_keeps_its_name() {
     assert_eq!(test.list()[0]["state"], "dead");
     drop(folder);
     test.ok("session destroy web");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 40);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 40);
 }
 
 /// RUN destroy of a dead session while another process recovers it, which is then killed. EXPECT
@@ -183,7 +185,7 @@ fn a_dead_session_that_is_being_recovered_keeps_its_name() {
     let made = test.fixture.command("mkfifo").arg(&metadata).status();
     assert!(made.expect("mkfifo runs").success());
     // The recovering command waits at the pipe, which is never written.
-    let recover = Running::start(&mut test.command("recover"));
+    let recover = RunningProgram::start(&mut test.command("recover"));
     let open = || OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(&metadata);
     let mut writer = None;
     wait_for("a reader", || {
@@ -198,7 +200,7 @@ fn a_dead_session_that_is_being_recovered_keeps_its_name() {
     recover.finish();
     fs::remove_file(&pipe).expect("ours");
     test.ok("session destroy web");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 40);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 40);
     assert!(test.list().is_empty());
 }
 
@@ -218,7 +220,7 @@ fn a_create_that_is_refused_leaves_the_dead_session_as_it_was() {
     assert_eq!(web["folder"].as_str(), test.fixture.path("trace").to_str());
     drop(folder);
     test.ok("session destroy web");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 40);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 40);
     assert!(test.list().is_empty());
 }
 
@@ -233,7 +235,7 @@ fn events_before_a_kill_are_recovered() {
         let trace = format!("trace-{round}");
         let create = "session create web --event life:* --context vpid,vtid --buffer-size 4M";
         test.ok(&format!("{create} -o {trace}"));
-        let counting = Counting::threads(&test, 3);
+        let counting = CountingProgram::threads(&test, 3);
         counting.steps.wait_more(20);
         let pids = [test.recorder_of("web"), counting.running.pid()];
         let mut change = (round % 2 == 0)
@@ -241,7 +243,7 @@ fn events_before_a_kill_are_recovered() {
             .map(|mut command| command.stderr(Stdio::null()).spawn().expect("trackway runs"));
         std::thread::sleep(Duration::from_micros(random.next_below(30_000)));
         for pid in pids {
-            send(pid.cast_signed(), libc::SIGKILL);
+            send_signal(pid.cast_signed(), libc::SIGKILL);
         }
         wait_for("their ends", || !pids.into_iter().any(is_running));
         if let Some(change) = &mut change {
@@ -271,7 +273,7 @@ fn a_flight_recorder_is_recovered_by_the_next_session() {
     kill_recorder(&test);
     let (_, talk) = test.ok("session create web -o trace");
     assert!(talk.contains("recovered ") && talk.contains("flight"), "{talk}");
-    assert_eq!(numbers_of(&test.ok("print flight").0)[&ONE].len(), 200);
+    assert_eq!(parse_numbers(&test.ok("print flight").0)[&RUN_ONCE_STREAM].len(), 200);
     test.ok("session destroy web");
 }
 
@@ -284,11 +286,11 @@ fn repeated_restarts_keep_earlier_traces() {
         test.ok("session create web --event life:* -o trace");
         test.emit("steps", events);
         let recorder = test.recorder_of("web");
-        send(recorder.cast_signed(), libc::SIGKILL);
+        send_signal(recorder.cast_signed(), libc::SIGKILL);
         wait_for("its end", || !std::path::Path::new(&format!("/proc/{recorder}")).exists());
     }
     test.run("recover");
     for (trace, events) in [("trace.old", 5), ("trace.old-2", 6), ("trace", 7)] {
-        assert_eq!(test.numbers(trace)[&ONE].len(), events, "{trace}");
+        assert_eq!(test.numbers(trace)[&RUN_ONCE_STREAM].len(), events, "{trace}");
     }
 }

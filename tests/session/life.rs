@@ -4,17 +4,17 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
-use trackway_tests::steps::{Running, is_running, send, wait_for};
+use trackway_tests::steps::{RunningProgram, is_running, send_signal, wait_for};
 
 use crate::session_test::{
-    Counting, Numbers, ONE, SessionTest, assert_all_there, assert_none_there, assert_there,
-    result_of,
+    CountingProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers, assert_all_present,
+    assert_range_absent, assert_range_present, command_result,
 };
 
 /// Returns bounds for a change `act`: the numbers of the first stream that were counted before
 /// `act` was called, and that were begun when it had returned. The other streams change between the
 /// same moments.
-fn count_around(counting: &Counting, act: impl FnOnce()) -> (u64, u64) {
+fn bounds_around(counting: &CountingProgram, act: impl FnOnce()) -> (u64, u64) {
     let before = counting.steps.counts().returned.get(&0).copied().unwrap_or(0);
     act();
     // One more: a thread that has loaded the enable word may still be in the middle of the event.
@@ -28,10 +28,10 @@ fn count_around(counting: &Counting, act: impl FnOnce()) -> (u64, u64) {
 #[test]
 fn a_session_is_created_stopped_started_and_destroyed() {
     let test = SessionTest::new("session-life");
-    let counting = Counting::threads(&test, 1);
+    let counting = CountingProgram::threads(&test, 1);
     counting.steps.wait_more(50);
     let create = "session create web --event life:* --context vpid,vtid -o trace";
-    let (not_yet, created) = count_around(&counting, || {
+    let (not_yet, created) = bounds_around(&counting, || {
         let (text, talk) = test.ok(create);
         let trace = test.fixture.path("trace");
         let expected = format!("trackway: session web records into {}\n", trace.display());
@@ -40,21 +40,21 @@ fn a_session_is_created_stopped_started_and_destroyed() {
     let listed = test.ok("session list").0;
     let words: Vec<&str> = listed.lines().nth(1).expect("a line").split_whitespace().collect();
     assert_eq!(words[..2], ["web", "recording"], "{listed}");
-    let (stopping, stopped) = count_around(&counting, || drop(test.ok("session stop web")));
+    let (stopping, stopped) = bounds_around(&counting, || drop(test.ok("session stop web")));
     // What was emitted before is in the trace now.
-    assert_there(&test.numbers("trace"), 0, created..stopping);
+    assert_range_present(&test.numbers("trace"), 0, created..stopping);
     assert!(test.ok("session status").0.contains("session web: stopped"));
-    let (starting, started) = count_around(&counting, || drop(test.ok("session start web")));
+    let (starting, started) = bounds_around(&counting, || drop(test.ok("session start web")));
     test.emit("steps", 7);
     let steps = counting.finish();
     let (text, talk) = test.ok("session destroy web");
     assert!(text.is_empty() && talk.contains(" events recorded, 0 lost, 2 processes"), "{talk}");
     let numbers = test.numbers("trace");
-    assert_none_there(&numbers, 0, 0..not_yet);
-    assert_there(&numbers, 0, created..stopping);
-    assert_none_there(&numbers, 0, stopped..starting);
-    assert_there(&numbers, 0, started..steps.counts().emitted());
-    assert_there(&numbers, ONE, 0..7);
+    assert_range_absent(&numbers, 0, 0..not_yet);
+    assert_range_present(&numbers, 0, created..stopping);
+    assert_range_absent(&numbers, 0, stopped..starting);
+    assert_range_present(&numbers, 0, started..steps.counts().emitted());
+    assert_range_present(&numbers, RUN_ONCE_STREAM, 0..7);
     assert!(test.is_complete("trace"));
     assert!(test.refused("session status web").contains("there is no session 'web'"));
     assert!(test.list().is_empty());
@@ -71,8 +71,8 @@ fn a_session_that_is_not_started_records_nothing() {
     test.ok("session start");
     test.emit("steps", 20);
     test.ok("session destroy");
-    assert_there(&test.numbers("trace"), ONE, 0..20);
-    assert_eq!(test.numbers("trace")[&ONE].len(), 20);
+    assert_range_present(&test.numbers("trace"), RUN_ONCE_STREAM, 0..20);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 20);
 }
 
 /// RUN clear. EXPECT no earlier events in the trace, all later ones, and counts that agree.
@@ -80,14 +80,14 @@ fn a_session_that_is_not_started_records_nothing() {
 fn cleared_events_are_discarded() {
     let test = SessionTest::new("session-clear");
     test.ok("session create web --event life:* -o trace");
-    let counting = Counting::threads(&test, 1);
+    let counting = CountingProgram::threads(&test, 1);
     counting.steps.wait_more(100);
-    let (clearing, cleared) = count_around(&counting, || drop(test.ok("session clear web")));
+    let (clearing, cleared) = bounds_around(&counting, || drop(test.ok("session clear web")));
     let steps = counting.finish();
     test.ok("session destroy web");
     let numbers = test.numbers("trace");
-    assert_none_there(&numbers, 0, 0..clearing);
-    assert_there(&numbers, 0, cleared..steps.counts().emitted());
+    assert_range_absent(&numbers, 0, 0..clearing);
+    assert_range_present(&numbers, 0, cleared..steps.counts().emitted());
 }
 
 /// RUN a clear that fails, because a folder is missing. EXPECT an error, and later events in the
@@ -108,7 +108,7 @@ fn events_after_a_failed_clear_are_recorded() {
     std::fs::create_dir(channel.join("index")).expect("a folder");
     test.emit("steps", 30);
     test.ok("session destroy");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 30);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 30);
 }
 
 /// RUN save, destroy, load (under its name, and another), create --load. EXPECT sessions with the
@@ -140,12 +140,16 @@ fn a_session_that_was_saved_can_be_loaded() {
     }
     test.emit("steps", 30);
     test.ok("session destroy --all");
-    assert_there(&test.numbers("third"), ONE, 0..30);
+    assert_range_present(&test.numbers("third"), RUN_ONCE_STREAM, 0..30);
     let trace = fs::read_dir(test.fixture.path("")).expect("a folder").flatten();
     let of_web =
         |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with("trackway-web");
     let trace = trace.into_iter().find(of_web).expect("a new folder");
-    assert_there(&test.numbers(trace.file_name().to_str().expect("a name")), ONE, 0..30);
+    assert_range_present(
+        &test.numbers(trace.file_name().to_str().expect("a name")),
+        RUN_ONCE_STREAM,
+        0..30,
+    );
 }
 
 /// RUN load of hand-written files, with mistakes and with sizes in bytes. EXPECT the fault, its
@@ -183,16 +187,16 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
     for signal in [libc::SIGTERM, libc::SIGINT] {
         let test = SessionTest::new("session-foreground");
         let recorder =
-            Running::start(&mut test.command("session create web -o trace --foreground"));
+            RunningProgram::start(&mut test.command("session create web -o trace --foreground"));
         wait_for("the session", || test.list().len() == 1);
         assert_eq!(test.recorder_of("web"), recorder.pid());
         test.emit("steps", 40);
         recorder.signal(signal);
-        let (is_success, text, talk) = result_of(&recorder.finish());
+        let (is_success, text, talk) = command_result(&recorder.finish());
         assert!(is_success && text.is_empty(), "{talk}");
         assert!(talk.contains("session web records into "), "{talk}");
         assert!(talk.contains("trackway: 40 events recorded, 0 lost, 1 process, "), "{talk}");
-        assert_there(&test.numbers("trace"), ONE, 0..40);
+        assert_range_present(&test.numbers("trace"), RUN_ONCE_STREAM, 0..40);
         assert!(test.is_complete("trace") && test.list().is_empty());
     }
 }
@@ -202,7 +206,7 @@ fn a_session_in_the_foreground_ends_by_a_signal() {
 #[test]
 fn all_that_is_destroyed_is_said() {
     let test = SessionTest::new("session-destroy-all");
-    let record = Running::start(&mut test.command("record -o recorded -- sleep 60"));
+    let record = RunningProgram::start(&mut test.command("record -o recorded -- sleep 60"));
     test.ok("session create web --event life:* -o web");
     test.ok("session create flight --flight-recorder -o flight");
     test.emit("steps", 12);
@@ -230,15 +234,15 @@ fn quiet_commands_print_only_errors() {
     assert_eq!(test.ok("session load web.toml other --quiet"), silent);
     test.ok("session destroy --all");
     let create = "session create web --quiet --foreground -o fore";
-    let recorder = Running::start(&mut test.command(create));
+    let recorder = RunningProgram::start(&mut test.command(create));
     // It has a name before it records.
     let is_recording = |session: &Value| session["state"] == "recording";
     wait_for("the session", || test.list().iter().any(is_recording));
     test.emit("steps", 4);
     recorder.signal(libc::SIGTERM);
-    let (is_success, text, talk) = result_of(&recorder.finish());
+    let (is_success, text, talk) = command_result(&recorder.finish());
     assert!(is_success && text.is_empty() && talk.is_empty(), "{talk}");
-    assert_eq!(test.numbers("fore")[&ONE].len(), 4);
+    assert_eq!(test.numbers("fore")[&RUN_ONCE_STREAM].len(), 4);
 }
 
 /// RUN sizes with all units. EXPECT the right number of bytes.
@@ -287,8 +291,9 @@ fn no_session_records_into_the_trace_of_another() {
         assert!(folder == "deep" || !test.fixture.path(folder).exists());
     }
     let mut within = test.command("session create inner");
-    let (is_success, _, talk) =
-        result_of(&within.current_dir(test.fixture.path("trace")).output().expect("trackway runs"));
+    let (is_success, _, talk) = command_result(
+        &within.current_dir(test.fixture.path("trace")).output().expect("trackway runs"),
+    );
     assert!(!is_success && talk.contains("lies in the trace "), "{talk}");
     assert_eq!(test.list().len(), 1);
     test.ok("session create beside -o trace-2");
@@ -305,14 +310,14 @@ fn no_session_records_into_the_trace_of_another() {
 fn two_sessions_record_what_each_was_told() {
     let test = SessionTest::new("session-two");
     test.ok("session create web --event life:* --context vpid,vtid -o web");
-    let counting = Counting::threads(&test, 2);
+    let counting = CountingProgram::threads(&test, 2);
     test.ok("session create rest --exclude life:* --context none --buffer-size 1M -o rest");
     test.ok("session create all --context procname -o all");
     let levels = test.emit("levels", 0);
     assert!(levels.status.success());
     let steps = counting.finish();
     test.ok("session destroy --all");
-    assert_all_there(&test.numbers("web"), &steps);
+    assert_all_present(&test.numbers("web"), &steps);
     let (rest, all) = (test.names("rest"), test.names("all"));
     assert!(rest.len() == 15 && rest.values().all(|count| *count == 1), "{rest:?}");
     assert_eq!(all.len(), 16, "{all:?}");
@@ -385,7 +390,7 @@ fn a_late_refusal_moves_no_earlier_trace() {
     test.ok("session create web -o trace");
     test.emit("steps", 20);
     let recorder = test.recorder_of("web");
-    send(recorder.cast_signed(), libc::SIGKILL);
+    send_signal(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
     // The program is elsewhere, so that no session starts in between and recovers the trace.
     let program = test.fixture.path("none");
@@ -400,13 +405,13 @@ fn a_late_refusal_moves_no_earlier_trace() {
     ] {
         let mut command = test.command(line);
         let output = command.env("TRACKWAY_WINDOW_DIR", &elsewhere).output().expect("it runs");
-        let (is_success, _, talk) = result_of(&output);
+        let (is_success, _, talk) = command_result(&output);
         assert!(!is_success && !talk.contains("the earlier trace is now"), "{line}: {talk}");
         assert!(test.is_complete("trace.old") && !test.is_complete("trace"), "{line}: {talk}");
         assert!(!test.fixture.path("trace.old-2").exists(), "{line}");
     }
     test.ok("recover");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 20);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 20);
     // Who is not refused moves it.
     let (_, talk) = test.ok("session create web -o trace");
     assert!(talk.contains("the earlier trace is now ") && talk.contains("trace.old-2"), "{talk}");
@@ -431,7 +436,7 @@ fn the_only_session_need_not_be_named() {
     test.ok("session destroy db");
     test.ok("session destroy");
     assert!(test.list().is_empty());
-    let _: Numbers = test.numbers("web");
+    let _: StreamNumbers = test.numbers("web");
 }
 
 /// RUN rm of the window of a session, and a program afterwards. EXPECT that the session reports
@@ -450,9 +455,9 @@ fn a_session_whose_window_is_removed_says_what_it_does_not_record() {
     });
     test.emit("steps", 3);
     test.ok("session destroy web");
-    assert_eq!(test.numbers("web")[&ONE].len(), 5);
+    assert_eq!(test.numbers("web")[&RUN_ONCE_STREAM].len(), 5);
     test.ok("session create web -o web");
     test.emit("steps", 3);
     test.ok("session destroy web");
-    assert_eq!(test.numbers("web")[&ONE].len(), 3);
+    assert_eq!(test.numbers("web")[&RUN_ONCE_STREAM].len(), 3);
 }

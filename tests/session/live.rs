@@ -4,23 +4,24 @@ use std::io::Read as _;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
-use trackway_tests::steps::{is_running, send, wait_for};
+use trackway_tests::steps::{is_running, send_signal, wait_for};
 
 use crate::session_test::{
-    Counting, Numbers, ONE, SessionTest, assert_all_there, assert_there, numbers_of, result_of,
+    CountingProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers, assert_all_present,
+    assert_range_present, command_result, parse_numbers,
 };
 
 /// Follower of a session, and the lines that it has printed.
-pub(crate) struct Follower {
+pub(crate) struct SessionFollower {
     child: Child,
     pieces: Receiver<Vec<u8>>,
     shown: String,
 }
 
-impl Follower {
+impl SessionFollower {
     pub(crate) fn start(command: &mut Command) -> Self {
         let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        trackway_tests::steps::heed_signals(command);
+        trackway_tests::steps::restore_signal_actions(command);
         let mut child = command.spawn().expect("trackway runs");
         let mut output = child.stdout.take().expect("a pipe");
         let (sender, pieces) = mpsc::channel();
@@ -36,8 +37,8 @@ impl Follower {
     }
 
     /// Waits until the shown events satisfy `is_so`.
-    pub(crate) fn wait_until(&mut self, is_so: impl Fn(&Numbers) -> bool) {
-        while !is_so(&numbers_of(self.whole_lines())) {
+    pub(crate) fn wait_until(&mut self, is_so: impl Fn(&StreamNumbers) -> bool) {
+        while !is_so(&parse_numbers(self.whole_lines())) {
             let patience = std::time::Duration::from_secs(30);
             let piece = self.pieces.recv_timeout(patience).expect("more events");
             self.shown += &String::from_utf8_lossy(&piece);
@@ -61,14 +62,14 @@ impl Follower {
     }
 }
 
-impl Drop for Follower {
+impl Drop for SessionFollower {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-fn times_of(text: &str) -> Vec<&str> {
+fn event_times(text: &str) -> Vec<&str> {
     text.lines().filter_map(|line| line.split_once(']').map(|(time, _)| time)).collect()
 }
 
@@ -80,18 +81,18 @@ fn a_session_s_trace_is_found_by_its_name() {
     test.ok("session create web --event life:* -o elsewhere/trace");
     test.emit("steps", 10);
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
-    let printed = || numbers_of(&test.ok("print web").0);
+    let printed = || parse_numbers(&test.ok("print web").0);
     while printed().is_empty() {
         assert!(std::time::Instant::now() < deadline, "it is written twice a second");
     }
-    assert_there(&printed(), ONE, 0..10);
+    assert_range_present(&printed(), RUN_ONCE_STREAM, 0..10);
     test.ok("trim -o copy web");
-    assert_there(&test.numbers("copy"), ONE, 0..10);
+    assert_range_present(&test.numbers("copy"), RUN_ONCE_STREAM, 0..10);
     std::fs::rename(test.fixture.path("copy"), test.fixture.path("web")).expect("a folder");
     test.emit("steps", 10);
     test.ok("session destroy web");
-    assert_eq!(printed()[&ONE].len(), 10, "the folder");
-    assert_eq!(test.numbers("elsewhere")[&ONE].len(), 20);
+    assert_eq!(printed()[&RUN_ONCE_STREAM].len(), 10, "the folder");
+    assert_eq!(test.numbers("elsewhere")[&RUN_ONCE_STREAM].len(), 20);
     assert!(test.refused("print nobody").contains("nobody"));
 }
 
@@ -103,14 +104,14 @@ fn the_mark_of_a_followed_trace_goes_with_recovery() {
     for (trace, line) in [("first", "recover"), ("second", "recover second")] {
         test.ok(&format!("session create web --event life:* -o {trace}"));
         test.emit("steps", 10);
-        let follower = Follower::start(&mut test.command("print --follow web"));
+        let follower = SessionFollower::start(&mut test.command("print --follow web"));
         let user =
             std::fs::read_dir(test.fixture.path(trace).join("ust/uid")).expect("users").next();
         let facts = user.expect("a user").expect("a folder").path().join("64-bit/trackway");
         let live = facts.join("live");
         wait_for("who follows", || live.exists());
         let recorder = test.recorder_of("web");
-        send(recorder.cast_signed(), libc::SIGKILL);
+        send_signal(recorder.cast_signed(), libc::SIGKILL);
         wait_for("the recorder's end", || !is_running(recorder));
         assert!(live.exists());
         drop(follower);
@@ -121,7 +122,7 @@ fn the_mark_of_a_followed_trace_goes_with_recovery() {
         }
         test.ok(line);
         assert!(test.is_complete(trace) && !live.exists(), "{trace}");
-        result_of(&test.run("session destroy web"));
+        command_result(&test.run("session destroy web"));
     }
 }
 
@@ -131,22 +132,22 @@ fn the_mark_of_a_followed_trace_goes_with_recovery() {
 fn a_session_is_followed_to_its_end() {
     let test = SessionTest::new("session-live");
     test.ok("session create web --event life:* --context vtid -o trace");
-    let counting = Counting::threads(&test, 4);
-    let mut follower = Follower::start(&mut test.command("print --follow web"));
+    let counting = CountingProgram::threads(&test, 4);
+    let mut follower = SessionFollower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > 1000);
     // An additional channel, other contexts, a pause: the same stream of events.
     test.ok("channel set web channel0 --context vpid,vtid");
     test.ok("session stop web");
     test.ok("session start web");
-    let seen: usize = numbers_of(follower.whole_lines()).values().map(Vec::len).sum();
+    let seen: usize = parse_numbers(follower.whole_lines()).values().map(Vec::len).sum();
     follower.wait_until(|numbers| numbers.values().map(Vec::len).sum::<usize>() > seen + 1000);
     counting.finish();
     test.ok("session destroy web");
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
-    assert!(times_of(&shown).is_sorted(), "out of order");
+    assert!(event_times(&shown).is_sorted(), "out of order");
     let trace = test.fixture.print(&test.fixture.path("trace"));
-    assert!(numbers_of(&shown) == numbers_of(&trace), "what was shown is what was recorded");
+    assert!(parse_numbers(&shown) == parse_numbers(&trace), "what was shown is what was recorded");
 }
 
 /// RUN Ctrl-C while following, and a reader that closes its pipe. EXPECT that the follower ends,
@@ -155,10 +156,10 @@ fn a_session_is_followed_to_its_end() {
 fn a_follower_can_stop_at_any_time() {
     let test = SessionTest::new("session-live-end");
     test.ok("session create web --event life:* -o trace");
-    let counting = Counting::threads(&test, 2);
-    let mut follower = Follower::start(&mut test.command("print --follow web"));
+    let counting = CountingProgram::threads(&test, 2);
+    let mut follower = SessionFollower::start(&mut test.command("print --follow web"));
     follower.wait_until(|numbers| !numbers.is_empty());
-    send(follower.child.id().cast_signed(), libc::SIGINT);
+    send_signal(follower.child.id().cast_signed(), libc::SIGINT);
     let (status, shown, talk) = follower.finish();
     assert!(talk.is_empty() && matches!(status, None | Some(0 | 130)), "{status:?} {talk}");
     assert!(!shown.is_empty());
@@ -168,7 +169,7 @@ fn a_follower_can_stop_at_any_time() {
     assert_eq!(String::from_utf8_lossy(&head.stdout).lines().count(), 5);
     let steps = counting.finish();
     test.ok("session destroy web");
-    assert_all_there(&test.numbers("trace"), &steps);
+    assert_all_present(&test.numbers("trace"), &steps);
 }
 
 /// RUN print --follow of a session that is stopped, then started. EXPECT the events of afterwards.
@@ -176,12 +177,14 @@ fn a_follower_can_stop_at_any_time() {
 fn a_session_that_is_stopped_can_be_followed() {
     let test = SessionTest::new("session-live-stopped");
     test.ok("session create web -o trace --no-start");
-    let mut follower = Follower::start(&mut test.command("print --follow web"));
+    let mut follower = SessionFollower::start(&mut test.command("print --follow web"));
     test.ok("session start");
     test.emit("steps", 10);
-    follower.wait_until(|numbers| numbers.get(&ONE).is_some_and(|numbers| numbers.len() == 10));
+    follower.wait_until(|numbers| {
+        numbers.get(&RUN_ONCE_STREAM).is_some_and(|numbers| numbers.len() == 10)
+    });
     test.ok("session destroy");
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
-    assert_there(&numbers_of(&shown), ONE, 0..10);
+    assert_range_present(&parse_numbers(&shown), RUN_ONCE_STREAM, 0..10);
 }

@@ -6,13 +6,13 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-use trackway_tests::steps::Running;
+use trackway_tests::steps::RunningProgram;
 
-use crate::session_test::{ONE, SessionTest, result_of};
+use crate::session_test::{RUN_ONCE_STREAM, SessionTest, command_result};
 
 /// Makes the service manager's end: a socket with a name, and the value of NOTIFY_SOCKET for the
 /// recorder.
-fn socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
+fn bind_notify_socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
     let path = test.fixture.path("notify");
     let path = path.to_str().expect("a path of text");
     let (address, name) = match is_abstract {
@@ -26,7 +26,7 @@ fn socket(test: &SessionTest, is_abstract: bool) -> (UnixDatagram, String) {
 
 /// Returns the next message. Signals, as of children that end, interrupt a wait with a limit:
 /// signal(7).
-fn heard(socket: &UnixDatagram) -> String {
+fn receive_message(socket: &UnixDatagram) -> String {
     let mut bytes = [0; 4096];
     let length = loop {
         match socket.recv(&mut bytes) {
@@ -44,17 +44,17 @@ fn heard(socket: &UnixDatagram) -> String {
 fn a_service_manager_hears_when_the_session_is_there() {
     for is_abstract in [false, true] {
         let test = SessionTest::new("session-manager");
-        let (socket, name) = socket(&test, is_abstract);
+        let (socket, name) = bind_notify_socket(&test, is_abstract);
         let mut create = test.command("session create web --foreground -q -o trace");
-        let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
-        let said = heard(&socket);
+        let recorder = RunningProgram::start(create.env("NOTIFY_SOCKET", name));
+        let said = receive_message(&socket);
         let folder = test.fixture.path("trace");
         let status = format!("STATUS=session web records into {}\n", folder.display());
         assert_eq!(said, format!("READY=1\n{status}"));
         test.emit("steps", 7);
         test.ok("session destroy web");
-        assert!(result_of(&recorder.finish()).0);
-        assert_eq!(test.numbers("trace")[&ONE].len(), 7);
+        assert!(command_result(&recorder.finish()).0);
+        assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 7);
         socket.set_nonblocking(true).expect("a socket");
         assert!(socket.recv(&mut [0; 16]).is_err(), "it was ready once");
     }
@@ -65,7 +65,7 @@ fn a_service_manager_hears_when_the_session_is_there() {
 #[test]
 fn a_service_manager_hears_why_a_session_cannot_begin() {
     let test = SessionTest::new("session-manager-refused");
-    let (socket, name) = socket(&test, false);
+    let (socket, name) = bind_notify_socket(&test, false);
     std::fs::write(test.fixture.path("web.toml"), "[[chanel]]\n").expect("a file");
     std::fs::write(test.fixture.path("file"), "").expect("a file");
     for (options, why) in [
@@ -76,9 +76,9 @@ fn a_service_manager_hears_why_a_session_cannot_begin() {
         let mut create = test.command(&format!("session create --foreground {options}"));
         let output = create.env("NOTIFY_SOCKET", &name).output().expect("it runs");
         assert_eq!(output.status.code(), Some(2), "{options}");
-        let said = heard(&socket);
+        let said = receive_message(&socket);
         assert!(said.starts_with("STATUS=") && said.contains(why), "{said}");
-        assert!(said.lines().count() == 1 && result_of(&output).2.contains(why), "{said}");
+        assert!(said.lines().count() == 1 && command_result(&output).2.contains(why), "{said}");
     }
 }
 
@@ -87,14 +87,14 @@ fn a_service_manager_hears_why_a_session_cannot_begin() {
 #[test]
 fn a_session_that_ends_by_itself_has_another_exit_status() {
     let test = SessionTest::new("session-manager-lost");
-    let (socket, name) = socket(&test, false);
+    let (socket, name) = bind_notify_socket(&test, false);
     let mut create = test.command("session create web --foreground -o trace");
-    let recorder = Running::start(create.env("NOTIFY_SOCKET", name));
-    assert!(heard(&socket).starts_with("READY=1\n"));
+    let recorder = RunningProgram::start(create.env("NOTIFY_SOCKET", name));
+    assert!(receive_message(&socket).starts_with("READY=1\n"));
     for entry in std::fs::read_dir(test.fixture.window_dir()).expect("the windows") {
         let window = std::fs::OpenOptions::new().write(true).open(entry.expect("a name").path());
         window.and_then(|window| window.set_len(4096)).expect("ours");
     }
     let output = recorder.finish();
-    assert_eq!(output.status.code(), Some(1), "{}", result_of(&output).2);
+    assert_eq!(output.status.code(), Some(1), "{}", command_result(&output).2);
 }

@@ -4,10 +4,10 @@
 
 use trackway_tests::steps::wait_for;
 
-use crate::session_test::{SessionTest, result_of};
+use crate::session_test::{SessionTest, command_result};
 
 /// An event, and the values that each emission has.
-struct Event {
+struct EventSource {
     name: &'static str,
     declared: &'static str,
     emitted: &'static str,
@@ -16,10 +16,10 @@ struct Event {
 /// RUN a program with `first`, then programs with `later`, which is new to the recorder, until the
 /// first event of one is recorded. EXPECT only events of which the filter is true, so that all that
 /// is recorded ends with `suffix`.
-fn judge(name: &str, filter: &str, [first, later]: [Event; 2], suffix: &str) {
+fn check_filtered_events(name: &str, filter: &str, [first, later]: [EventSource; 2], suffix: &str) {
     let test = SessionTest::new(name);
-    let program = |event: &Event| {
-        let Event { name, declared, emitted } = event;
+    let program = |event: &EventSource| {
+        let EventSource { name, declared, emitted } = event;
         let text = format!(
             "#include <trackway/trackway.h>\n{declared}\n\
              int main(void)\n{{\n{emitted}\nreturn 0;\n}}\n"
@@ -29,7 +29,7 @@ fn judge(name: &str, filter: &str, [first, later]: [Event; 2], suffix: &str) {
     let programs = [program(&first), program(&later)];
     let words = ["session", "create", "web", "--event", "m:*", "--filter", filter, "-o", "trace"];
     let (is_success, _, talk) =
-        result_of(&test.fixture.trackway(&words).output().expect("it runs"));
+        command_result(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
     let run = |which: usize| {
         let status = test.fixture.command(&programs[which]).status().expect("it runs");
@@ -54,53 +54,63 @@ fn judge(name: &str, filter: &str, [first, later]: [Event; 2], suffix: &str) {
 
 #[test]
 fn labels_are_those_of_each_event() {
-    let first = Event {
+    let first = EventSource {
         name: "a",
         declared: "TRACKWAY_ENUM(m, e1, (OK, 0), (BAD, 1));\n\
                    TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (enum, st, m, e1, u8));",
         emitted: "for (int i = 0; i < 4; i++) trackway(m, a, i);",
     };
-    let later = Event {
+    let later = EventSource {
         name: "b",
         declared: "TRACKWAY_ENUM(m, e2, (OK, 0), (BAD, 2));\n\
                    TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (enum, st, m, e2, u8), (u32, n));",
         emitted: "for (int i = 0; i < 4; i++) trackway(m, b, i, 100 + i);",
     };
-    judge("session-meanings-labels", "m:*: st == \"BAD\"", [first, later], "n = 102 }");
+    check_filtered_events(
+        "session-meanings-labels",
+        "m:*: st == \"BAD\"",
+        [first, later],
+        "n = 102 }",
+    );
 }
 
 #[test]
 fn elements_are_those_of_each_event() {
-    let first = Event {
+    let first = EventSource {
         name: "a",
         declared: "TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (seq, xs, u32));",
         emitted: "uint32_t x[] = {1, 9}; trackway(m, a, x, 2);",
     };
     // Eight of them are two of the first one's, of which none is 9.
-    let later = Event {
+    let later = EventSource {
         name: "b",
         declared: "TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (seq, xs, i8), (u32, n));",
         emitted: "int8_t x[] = {9, 9, 0, 0, 0, 0, 0, 0}, y[] = {9, 0, 0, 0, 1};\n\
                   trackway(m, b, x, 8, 7); trackway(m, b, y + 1, 4, 8);",
     };
-    judge("session-meanings-elements", "m:*: any(xs == 9)", [first, later], "n = 7 }");
+    check_filtered_events(
+        "session-meanings-elements",
+        "m:*: any(xs == 9)",
+        [first, later],
+        "n = 7 }",
+    );
 }
 
 #[test]
 fn widths_that_make_a_difference_are_those_of_each_event() {
-    let first = Event {
+    let first = EventSource {
         name: "a",
         declared: "TRACKWAY_EVENT(m, a, TRACKWAY_INFO, (u64, size));",
         emitted: "trackway(m, a, 3); trackway(m, a, 77);",
     };
     // What has no sign and 64 bits is never less than nothing.
-    let later = Event {
+    let later = EventSource {
         name: "b",
         declared: "TRACKWAY_EVENT(m, b, TRACKWAY_INFO, (u32, size));",
         emitted: "trackway(m, b, 7); trackway(m, b, 3);",
     };
     let filter = "m:*: size - 5 < 0 || size == 77";
-    judge("session-meanings-difference", filter, [first, later], "size = 3 }");
+    check_filtered_events("session-meanings-difference", filter, [first, later], "size = 3 }");
 }
 
 /// RUN record with a filter that makes no sense for one of a program's events, given to it, or in a
@@ -127,7 +137,7 @@ fn losses_by_a_filter_that_makes_no_sense_are_said_to_be_that() {
     for options in [["--filter", "status > 3"], ["--config", file]] {
         let words = [&["record", "-o", "trace"][..], &options, &["--", program]].concat();
         let (is_success, _, talk) =
-            result_of(&test.fixture.trackway(&words).output().expect("it runs"));
+            command_result(&test.fixture.trackway(&words).output().expect("it runs"));
         assert!(is_success, "{talk}");
         check(&talk);
     }
@@ -153,7 +163,7 @@ fn widths_are_those_of_each_event() {
     let filter = "m:*: size >= 400";
     let words = ["session", "create", "web", "--event", "m:*", "--filter", filter, "-o", "trace"];
     let (is_success, _, talk) =
-        result_of(&test.fixture.trackway(&words).output().expect("it runs"));
+        command_result(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
     let count = |what: &str| test.status("web")["counts"][what].as_u64().unwrap_or(0);
     for (program, so_far) in programs.iter().zip([10, 20]) {
@@ -204,7 +214,7 @@ fn first_events_are_judged_as_later_ones_or_counted() {
             let filter = format!("{provider}:req: {filter}");
             let words = ["record", "-o", &trace, "--filter", &filter, "--", "env", program];
             let (is_success, _, talk) =
-                result_of(&test.fixture.trackway(&words).output().expect("it runs"));
+                command_result(&test.fixture.trackway(&words).output().expect("it runs"));
             assert!(is_success, "{talk}");
             let text = test.fixture.print(&test.fixture.path(&trace));
             (text.lines().count(), talk.contains(&format!("lost 40 × {provider}:req")), talk)
@@ -221,7 +231,7 @@ fn first_events_are_judged_as_later_ones_or_counted() {
     let many = "web:request: length(path) + length(query) + length(body) > limit + extra";
     let words = ["session", "create", "web", "--filter", many, "-o", "trace"];
     let (is_success, _, talk) =
-        result_of(&test.fixture.trackway(&words).output().expect("it runs"));
+        command_result(&test.fixture.trackway(&words).output().expect("it runs"));
     assert!(is_success, "{talk}");
     test.ok("session destroy web");
 }

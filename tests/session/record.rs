@@ -6,17 +6,17 @@ use std::process::{Command, Output};
 
 use trackway_tests::steps::wait_for;
 
-use crate::live::Follower;
-use crate::session_test::{Bursts, SessionTest, result_of};
+use crate::live::SessionFollower;
+use crate::session_test::{BurstProgram, SessionTest, command_result};
 
 /// A command that `trackway record` records.
-struct Recorded {
-    bursts: Bursts,
+struct RecordedCommand {
+    bursts: BurstProgram,
     /// Name of its session.
     name: String,
 }
 
-impl Recorded {
+impl RecordedCommand {
     /// Starts the program that counts, a hundred at a time, and waits for its first hundred.
     fn begin(test: &SessionTest, options: &str) -> Self {
         Self::start(test, &mut test.command(&format!("record {options} -o trace --")))
@@ -26,7 +26,7 @@ impl Recorded {
     fn start(test: &SessionTest, command: &mut Command) -> Self {
         let steps = test.steps_from(0);
         command.arg(&test.emitter).args(["bursts", "100"]).env("STEPS", steps.path());
-        let bursts = Bursts::begin(steps, command);
+        let bursts = BurstProgram::begin(steps, command);
         let name = format!("record-{}", bursts.running.pid());
         Self { bursts, name }
     }
@@ -42,7 +42,7 @@ impl Recorded {
 
     /// Ends the program; returns the messages of `record`, which must have succeeded.
     fn finish(self) -> String {
-        let (is_success, text, talk) = result_of(&self.bursts.finish());
+        let (is_success, text, talk) = command_result(&self.bursts.finish());
         assert!(is_success && text.is_empty(), "{talk}");
         talk
     }
@@ -50,7 +50,7 @@ impl Recorded {
 
 /// Asserts that the trace has exactly these numbers of the program, in order: each range without
 /// its end.
-fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
+fn assert_exact_numbers(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
     let expected: Vec<u64> = ranges.iter().flat_map(|&(first, end)| first..end).collect();
     let numbers = test.numbers(trace).remove(&0).unwrap_or_default();
     assert!(numbers == expected, "{trace} has {numbers:?}");
@@ -63,7 +63,7 @@ fn assert_exactly(test: &SessionTest, trace: &str, ranges: &[(u64, u64)]) {
 fn a_recording_is_a_session() {
     let test = SessionTest::new("record-status");
     let options = "--event life:* --event !life:no --context vpid,vtid --buffer-size 256K";
-    let recorded = Recorded::begin(&test, options);
+    let recorded = RecordedCommand::begin(&test, options);
     let name = &recorded.name;
     let list = test.ok("session list").0;
     let row: Vec<&str> = list.lines().nth(1).expect("a row").split_whitespace().collect();
@@ -82,7 +82,7 @@ fn a_recording_is_a_session() {
     let gone = name.clone();
     let talk = recorded.finish();
     assert!(talk.starts_with("trackway: 100 events recorded, 0 lost, 1 process, "), "{talk}");
-    assert_exactly(&test, "trace", &[(0, 100)]);
+    assert_exact_numbers(&test, "trace", &[(0, 100)]);
     let talk = test.refused(&format!("session status {gone}"));
     assert!(talk.contains(&format!("there is no session '{gone}'")), "{talk}");
     let left = fs::read_dir(test.fixture.run_dir()).expect("the folder").count();
@@ -98,14 +98,14 @@ fn a_recording_is_a_session() {
 #[test]
 fn events_are_switched_off_and_on_again() {
     let test = SessionTest::new("record-events");
-    let mut recorded = Recorded::begin(&test, "");
+    let mut recorded = RecordedCommand::begin(&test, "");
     recorded.ok(&test, "event off", "life:step");
     recorded.next();
     recorded.ok(&test, "event on", "life:step");
     recorded.next();
     recorded.ok(&test, "session stop", "");
     // What was emitted before is in the trace, as of any session that is stopped.
-    assert_exactly(&test, "trace", &[(0, 100), (200, 300)]);
+    assert_exact_numbers(&test, "trace", &[(0, 100), (200, 300)]);
     let list = test.ok("session list").0;
     assert!(list.contains("foreground, stopped"), "{list}");
     recorded.next();
@@ -113,7 +113,7 @@ fn events_are_switched_off_and_on_again() {
     recorded.next();
     let talk = recorded.finish();
     assert!(talk.starts_with("trackway: 300 events recorded, 0 lost, "), "{talk}");
-    assert_exactly(&test, "trace", &[(0, 100), (200, 300), (400, 500)]);
+    assert_exact_numbers(&test, "trace", &[(0, 100), (200, 300), (400, 500)]);
     assert!(test.is_complete("trace"));
 }
 
@@ -122,7 +122,7 @@ fn events_are_switched_off_and_on_again() {
 #[test]
 fn channels_come_change_and_go() {
     let test = SessionTest::new("record-channels");
-    let mut recorded = Recorded::begin(&test, "--event other:*");
+    let mut recorded = RecordedCommand::begin(&test, "--event other:*");
     recorded.ok(&test, "channel add", "more --event life:* --context procname");
     recorded.next();
     recorded.ok(&test, "session clear", "");
@@ -135,7 +135,7 @@ fn channels_come_change_and_go() {
     recorded.next();
     let talk = recorded.finish();
     assert!(talk.contains("trackway: 300 events recorded, 0 lost, "), "{talk}");
-    assert_exactly(&test, "trace", &[(200, 400), (500, 600)]);
+    assert_exact_numbers(&test, "trace", &[(200, 400), (500, 600)]);
     let text = test.fixture.print(&test.fixture.path("trace"));
     for (context, count) in [("procname = ", 100), ("vpid = ", 100), ("vtid = ", 100)] {
         assert_eq!(text.matches(context).count(), count, "{context}");
@@ -147,10 +147,10 @@ fn channels_come_change_and_go() {
 #[test]
 fn a_flight_recorder_in_the_foreground_has_snapshots() {
     let test = SessionTest::new("record-snapshot");
-    if trackway_tests::is_lockless("there are no snapshots") {
+    if trackway_tests::skip_if_lockless("there are no snapshots") {
         return;
     }
-    let mut recorded = Recorded::begin(&test, "--overwrite");
+    let mut recorded = RecordedCommand::begin(&test, "--overwrite");
     recorded.ok(&test, "session snapshot", "-o first");
     recorded.next();
     let (text, _) = recorded.ok(&test, "session snapshot", "");
@@ -159,10 +159,10 @@ fn a_flight_recorder_in_the_foreground_has_snapshots() {
     assert_eq!(test.status(&recorded.name)["snapshots"], 2);
     let talk = recorded.finish();
     assert!(talk.contains("trackway: 300 events recorded, 0 lost, 0 overwritten, "), "{talk}");
-    assert_exactly(&test, "first", &[(0, 100)]);
-    assert_exactly(&test, "trace.snapshot-1", &[(0, 200)]);
-    assert_exactly(&test, "trace", &[(0, 300)]);
-    let recorded = Recorded::begin(&test, "");
+    assert_exact_numbers(&test, "first", &[(0, 100)]);
+    assert_exact_numbers(&test, "trace.snapshot-1", &[(0, 200)]);
+    assert_exact_numbers(&test, "trace", &[(0, 300)]);
+    let recorded = RecordedCommand::begin(&test, "");
     let talk = test.refused(&format!("session snapshot {}", recorded.name));
     assert!(talk.contains("has no flight recorder"), "{talk}");
     recorded.finish();
@@ -176,7 +176,7 @@ fn destroy_ends_the_recording_and_not_the_command() {
     let test = SessionTest::new("record-destroy");
     let script = "trap 'exit 7' TERM; \"$0\" \"$@\" & wait $!; wait $!; exit 3";
     let mut command = test.command("record -o trace --");
-    let mut recorded = Recorded::start(&test, command.args(["sh", "-c", script]));
+    let mut recorded = RecordedCommand::start(&test, command.args(["sh", "-c", script]));
     recorded.next();
     let (_, talk) = recorded.ok(&test, "session destroy", "");
     let counts = "trackway: 200 events recorded, 0 lost, 1 process, ";
@@ -188,14 +188,14 @@ fn destroy_ends_the_recording_and_not_the_command() {
     wait_for("the command's end", || !recorded.bursts.running.runs());
     let name = recorded.name.clone();
     let output: Output = recorded.bursts.finish();
-    let (_, _, talk) = result_of(&output);
+    let (_, _, talk) = command_result(&output);
     assert_eq!(output.status.code(), Some(7), "{talk}");
     assert_eq!(talk.matches(counts).count(), 1, "{talk}");
     let end = format!(
         "trackway: session {name} was destroyed: the command goes on, and is not recorded\n"
     );
     assert!(talk.ends_with(&end), "{talk}");
-    assert_exactly(&test, "trace", &[(0, 200)]);
+    assert_exact_numbers(&test, "trace", &[(0, 200)]);
 }
 
 /// RUN record where sockets are impossible: no folder, one that is open to others. EXPECT that it
@@ -209,13 +209,13 @@ fn record_needs_no_socket() {
     fs::set_permissions(&shared, fs::Permissions::from_mode(0o755)).expect("ours");
     for run in [test.fixture.path("none/run"), shared.clone()] {
         let mut command = test.command("record -o trace --");
-        let mut recorded = Recorded::start(&test, command.env("TRACKWAY_RUN_DIR", &run));
+        let mut recorded = RecordedCommand::start(&test, command.env("TRACKWAY_RUN_DIR", &run));
         recorded.next();
         let talk = recorded.finish();
         let is_other = |line: &&str| line.contains(" earlier ") && run == shared;
         let said: Vec<&str> = talk.lines().filter(|line| !is_other(line)).collect();
         assert!(said.len() == 1 && said[0].contains(" 200 events recorded, 0 lost, "), "{talk}");
-        assert_exactly(&test, "trace", &[(0, 200)]);
+        assert_exact_numbers(&test, "trace", &[(0, 200)]);
         assert_eq!(fs::read_dir(&shared).expect("a folder").count(), 0);
         assert!(!test.fixture.path("none").exists());
     }
@@ -226,11 +226,11 @@ fn record_needs_no_socket() {
 #[test]
 fn a_recording_can_be_followed() {
     let test = SessionTest::new("record-follow");
-    let mut recorded = Recorded::begin(&test, "");
+    let mut recorded = RecordedCommand::begin(&test, "");
     let line = format!("print --follow {}", recorded.name);
-    let mut follower = Follower::start(&mut test.command(&line));
+    let mut follower = SessionFollower::start(&mut test.command(&line));
     let has = |count| {
-        move |numbers: &crate::session_test::Numbers| {
+        move |numbers: &crate::session_test::StreamNumbers| {
             numbers.get(&0).is_some_and(|numbers| numbers.len() == count)
         }
     };
@@ -241,7 +241,7 @@ fn a_recording_can_be_followed() {
     recorded.finish();
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
-    let numbers = crate::session_test::numbers_of(&shown).remove(&0).unwrap_or_default();
+    let numbers = crate::session_test::parse_numbers(&shown).remove(&0).unwrap_or_default();
     assert!(numbers.into_iter().eq(0..300));
 }
 
@@ -250,7 +250,7 @@ fn a_recording_can_be_followed() {
 #[test]
 fn sessions_in_the_background_come_first() {
     let test = SessionTest::new("record-beside");
-    let mut recorded = Recorded::begin(&test, "");
+    let mut recorded = RecordedCommand::begin(&test, "");
     test.ok("session create web --event other:* -o web");
     test.ok("session stop");
     assert_eq!(test.status("web")["is-recording"], false);
@@ -261,7 +261,7 @@ fn sessions_in_the_background_come_first() {
     test.ok("session stop");
     recorded.next();
     recorded.finish();
-    assert_exactly(&test, "trace", &[(0, 100)]);
+    assert_exact_numbers(&test, "trace", &[(0, 100)]);
 }
 
 /// RUN record, killed. EXPECT that it is listed as dead, and no longer after the next one, which
@@ -269,12 +269,12 @@ fn sessions_in_the_background_come_first() {
 #[test]
 fn the_name_of_one_that_was_killed_goes() {
     let test = SessionTest::new("record-killed");
-    let recorded = Recorded::begin(&test, "");
+    let recorded = RecordedCommand::begin(&test, "");
     recorded.bursts.running.signal(libc::SIGKILL);
     wait_for("its end", || test.ok("session list").0.contains(" dead"));
     let mut command = test.command("record -o other -- true");
-    let (is_success, _, talk) = result_of(&command.output().expect("trackway runs"));
+    let (is_success, _, talk) = command_result(&command.output().expect("trackway runs"));
     assert!(is_success && talk.contains("recovered "), "{talk}");
     assert!(test.list().is_empty());
-    assert_exactly(&test, "trace", &[(0, 100)]);
+    assert_exact_numbers(&test, "trace", &[(0, 100)]);
 }

@@ -3,7 +3,7 @@
 use trackway_tests::report_skipped;
 use trackway_tests::steps::wait_for;
 
-use crate::session_test::{SessionTest, result_of};
+use crate::session_test::{SessionTest, command_result};
 
 /// RUN a program in a sandbox that kills for prctl(2), among others; with the thread's name in a
 /// filter, and as a context. EXPECT that it lives, and that the name is the program's.
@@ -26,7 +26,7 @@ fn a_sandboxed_program_is_not_killed_for_its_name() {
         let filter = "$ctx.procname == \"sandboxed\"";
         let words = ["event", "on", "web", "sandboxed:*", "--filter", filter];
         let (is_success, _, talk) =
-            result_of(&test.fixture.trackway(&words).output().expect("it runs"));
+            command_result(&test.fixture.trackway(&words).output().expect("it runs"));
         assert!(is_success, "{talk}");
         test.ok("channel set web channel0 --context procname");
         let before = recorded();

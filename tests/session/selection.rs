@@ -2,19 +2,19 @@
 
 use std::os::unix::fs::MetadataExt as _;
 
-use trackway_tests::steps::{Running, Steps};
+use trackway_tests::steps::{RunningProgram, Steps};
 use trackway_tests::{is_root, report_skipped};
 
-use crate::session_test::{Bursts, ONE, SessionTest, assert_there};
+use crate::session_test::{BurstProgram, RUN_ONCE_STREAM, SessionTest, assert_range_present};
 
 /// RUN create --pid, channel set --pid and --any-process, with another process running. EXPECT the
 /// numbers of the processes that are selected at the time.
 #[test]
 fn processes_are_chosen_by_id() {
     let test = SessionTest::new("session-pid");
-    let (mut one, mut two) = (Bursts::of(&test, 10), Bursts::of(&test, 10));
+    let (mut one, mut two) = (BurstProgram::of(&test, 10), BurstProgram::of(&test, 10));
     test.ok(&format!("session create web --pid {} --context vpid -o trace", one.running.pid()));
-    let both = |one: &mut Bursts, two: &mut Bursts| {
+    let both = |one: &mut BurstProgram, two: &mut BurstProgram| {
         one.next();
         two.next();
     };
@@ -32,7 +32,7 @@ fn processes_are_chosen_by_id() {
     let numbers = |pid: u32| {
         let of = format!("{{ vpid = {pid} }}");
         let lines = text.lines().filter(|line| line.contains(&of));
-        crate::session_test::numbers_of(&lines.collect::<Vec<_>>().join("\n"))
+        crate::session_test::parse_numbers(&lines.collect::<Vec<_>>().join("\n"))
     };
     let (one, two) = (numbers(one.running.pid()), numbers(two.running.pid()));
     assert_eq!(one[&0], (10..20).chain(30..50).collect::<Vec<u64>>());
@@ -51,7 +51,7 @@ fn processes_are_chosen_by_executable() {
         path
     };
     let (alpha, beta) = (copy("alpha"), copy("beta"));
-    let before = Bursts::of(&test, 10);
+    let before = BurstProgram::of(&test, 10);
     test.ok("session create name --executable alpha -o name");
     test.ok("session create pattern --executable alp* --executable beta -o pattern");
     test.ok(&format!("session create path --executable {} -o path", beta.display()));
@@ -84,11 +84,11 @@ fn processes_are_chosen_by_namespace() {
     assert!(test.fixture.command("mkfifo").arg(&go).status().expect("mkfifo runs").success());
     let mut inside = test.fixture.command("unshare");
     inside.args(["--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c", script, "sh"]);
-    let inside = Running::start(inside.arg(&test.emitter).env("STEPS", steps.path()));
+    let inside = RunningProgram::start(inside.arg(&test.emitter).env("STEPS", steps.path()));
     trackway_tests::steps::wait_for("the first program", || {
-        steps.counts().completed() == 6 && namespace_of(inside.pid()).is_some()
+        steps.counts().completed() == 6 && child_pid_namespace(inside.pid()).is_some()
     });
-    let namespace = namespace_of(inside.pid()).expect("a namespace");
+    let namespace = child_pid_namespace(inside.pid()).expect("a namespace");
     test.ok(&format!("session create inside --pid-namespace {namespace} --context vpid -o inside"));
     let own = std::fs::metadata("/proc/self/ns/pid").expect("a namespace").ino();
     test.ok(&format!("session create outside --pid-namespace {own} -o outside"));
@@ -99,11 +99,11 @@ fn processes_are_chosen_by_namespace() {
     let (inside, outside) = (test.numbers("inside"), test.numbers("outside"));
     assert_eq!(inside.values().map(Vec::len).sum::<usize>(), 7, "{inside:?}");
     assert_eq!(outside.values().map(Vec::len).sum::<usize>(), 8, "{outside:?}");
-    assert_there(&outside, ONE, 0..8);
+    assert_range_present(&outside, RUN_ONCE_STREAM, 0..8);
 }
 
 /// Returns the process-id namespace of the children of a process.
-fn namespace_of(pid: u32) -> Option<u64> {
+fn child_pid_namespace(pid: u32) -> Option<u64> {
     Some(std::fs::metadata(format!("/proc/{pid}/ns/pid_for_children")).ok()?.ino())
 }
 

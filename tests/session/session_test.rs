@@ -10,30 +10,30 @@ use std::sync::{Arc, Mutex, Weak};
 
 use serde_json::Value;
 use trackway_tests::Fixture;
-use trackway_tests::steps::{Running, Steps};
+use trackway_tests::steps::{RunningProgram, Steps};
 
 /// Numbers of each stream, in the order in which they are in a trace.
-pub(crate) type Numbers = BTreeMap<u32, Vec<u64>>;
+pub(crate) type StreamNumbers = BTreeMap<u32, Vec<u64>>;
 
 /// Stream of programs that run to their end, other than those of programs that go on.
-pub(crate) const ONE: u32 = 10_000;
+pub(crate) const RUN_ONCE_STREAM: u32 = 10_000;
 
 /// A fixture with the program of `emitter.c`.
 pub(crate) struct SessionTest {
     pub(crate) fixture: Fixture,
     pub(crate) emitter: PathBuf,
-    _compiled: Arc<Compiled>,
+    _compiled: Arc<CompiledProgram>,
 }
 
 /// The program, compiled once for all tests that run at a time.
-struct Compiled {
+struct CompiledProgram {
     path: PathBuf,
     _fixture: Fixture,
 }
 
-impl Compiled {
+impl CompiledProgram {
     fn get() -> Arc<Self> {
-        static LAST: Mutex<Weak<Compiled>> = Mutex::new(Weak::new());
+        static LAST: Mutex<Weak<CompiledProgram>> = Mutex::new(Weak::new());
         let mut last = LAST.lock().expect("it compiled the last time, too");
         if let Some(compiled) = last.upgrade() {
             return compiled;
@@ -48,7 +48,7 @@ impl Compiled {
 
 impl SessionTest {
     pub(crate) fn new(name: &str) -> Self {
-        let compiled = Compiled::get();
+        let compiled = CompiledProgram::get();
         Self { fixture: Fixture::new(name), emitter: compiled.path.clone(), _compiled: compiled }
     }
 
@@ -64,14 +64,14 @@ impl SessionTest {
 
     /// Runs `trackway LINE`, which must succeed; returns its output and its messages.
     pub(crate) fn ok(&self, line: &str) -> (String, String) {
-        let (is_success, text, talk) = result_of(&self.run(line));
+        let (is_success, text, talk) = command_result(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
 
     /// Runs `trackway LINE`, which must fail; returns its messages.
     pub(crate) fn refused(&self, line: &str) -> String {
-        let (is_success, text, talk) = result_of(&self.run(line));
+        let (is_success, text, talk) = command_result(&self.run(line));
         assert!(!is_success && text.is_empty(), "trackway {line}: {text}{talk}");
         talk
     }
@@ -101,7 +101,7 @@ impl SessionTest {
         command
     }
 
-    /// Runs the program in this mode to its end. It counts in the stream [`ONE`].
+    /// Runs the program in this mode to its end. It counts in the stream [`RUN_ONCE_STREAM`].
     pub(crate) fn emit(&self, mode: &str, argument: u64) -> Output {
         let steps = self.steps_of_one();
         let output = self.program(&steps, mode, argument).output().expect("the program runs");
@@ -109,9 +109,9 @@ impl SessionTest {
         output
     }
 
-    /// Returns the counters of a program that counts in the stream [`ONE`].
+    /// Returns the counters of a program that counts in the stream [`RUN_ONCE_STREAM`].
     pub(crate) fn steps_of_one(&self) -> Steps {
-        self.steps_from(ONE)
+        self.steps_from(RUN_ONCE_STREAM)
     }
 
     /// Returns the counters of a program that counts in this stream and those after it.
@@ -133,11 +133,11 @@ impl SessionTest {
     }
 
     /// Returns the numbers in a trace, as `trackway print` and babeltrace2 both read it.
-    pub(crate) fn numbers(&self, trace: &str) -> Numbers {
+    pub(crate) fn numbers(&self, trace: &str) -> StreamNumbers {
         let trace = self.fixture.path(trace);
-        let numbers = numbers_of(&self.fixture.print(&trace));
+        let numbers = parse_numbers(&self.fixture.print(&trace));
         if let Some(output) = self.fixture.babeltrace(&trace) {
-            let theirs = numbers_of(&String::from_utf8_lossy(&output.stdout));
+            let theirs = parse_numbers(&String::from_utf8_lossy(&output.stdout));
             assert!(theirs == numbers, "babeltrace2 reads another trace");
         }
         numbers
@@ -150,21 +150,21 @@ impl SessionTest {
 
     /// Returns the mark of a complete trace.
     pub(crate) fn mark(&self, trace: &str) -> Option<PathBuf> {
-        find(&self.fixture.path(trace), "complete")
+        find_file(&self.fixture.path(trace), "complete")
     }
 }
 
 /// The program that counts, while it runs.
-pub(crate) struct Counting {
+pub(crate) struct CountingProgram {
     pub(crate) steps: Steps,
-    pub(crate) running: Running,
+    pub(crate) running: RunningProgram,
 }
 
-impl Counting {
+impl CountingProgram {
     /// Starts threads that count, and waits until they do.
     pub(crate) fn threads(test: &SessionTest, count: u64) -> Self {
         let steps = new_steps(test);
-        let running = Running::start(&mut test.program(&steps, "threads", count));
+        let running = RunningProgram::start(&mut test.program(&steps, "threads", count));
         steps.wait_ready(1);
         Self { steps, running }
     }
@@ -179,13 +179,13 @@ impl Counting {
 }
 
 /// The program that counts so much at a time, while it runs.
-pub(crate) struct Bursts {
+pub(crate) struct BurstProgram {
     pub(crate) steps: Steps,
-    pub(crate) running: Running,
+    pub(crate) running: RunningProgram,
     done: u32,
 }
 
-impl Bursts {
+impl BurstProgram {
     /// Starts the program and waits for its first burst.
     pub(crate) fn of(test: &SessionTest, count: u64) -> Self {
         let steps = new_steps(test);
@@ -195,7 +195,7 @@ impl Bursts {
 
     /// Starts this program, which counts in `steps`.
     pub(crate) fn begin(steps: Steps, program: &mut Command) -> Self {
-        let running = Running::start(program);
+        let running = RunningProgram::start(program);
         steps.wait_ready(1);
         Self { steps, running, done: 1 }
     }
@@ -229,15 +229,15 @@ fn write_word(steps: &Steps, at: u64, word: u32) {
 }
 
 /// Returns the result of a command: whether it succeeded, its output, and its messages.
-pub(crate) fn result_of(output: &Output) -> (bool, String, String) {
+pub(crate) fn command_result(output: &Output) -> (bool, String, String) {
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (output.status.success(), text(&output.stdout), text(&output.stderr))
 }
 
 /// Returns the numbers in printed events. The contexts of the thread must be right, where there are
 /// some.
-pub(crate) fn numbers_of(text: &str) -> Numbers {
-    let mut numbers = Numbers::new();
+pub(crate) fn parse_numbers(text: &str) -> StreamNumbers {
+    let mut numbers = StreamNumbers::new();
     for line in text.lines().filter(|line| line.contains(" life:step: ")) {
         let field = |name: &str| {
             let (_, rest) = line.split_once(&format!(" {name} = "))?;
@@ -254,19 +254,19 @@ pub(crate) fn numbers_of(text: &str) -> Numbers {
 }
 
 /// Asserts that every counted number is present, once and in order.
-pub(crate) fn assert_all_there(numbers: &Numbers, steps: &Steps) {
+pub(crate) fn assert_all_present(numbers: &StreamNumbers, steps: &Steps) {
     let counts = steps.counts();
     assert_eq!(counts.started, counts.returned);
     assert!(counts.emitted() > 0, "nothing was emitted");
     for (stream, &count) in &counts.started {
-        assert_there(numbers, *stream, 0..count);
+        assert_range_present(numbers, *stream, 0..count);
     }
     let there: usize = numbers.values().map(Vec::len).sum();
     assert_eq!(there as u64, counts.emitted(), "more is there than was emitted");
 }
 
 /// Asserts that these numbers of a stream are present, once and in order.
-pub(crate) fn assert_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
+pub(crate) fn assert_range_present(numbers: &StreamNumbers, stream: u32, range: Range<u64>) {
     let mut expected = range.clone();
     for &number in numbers.get(&stream).into_iter().flatten().filter(|it| range.contains(it)) {
         assert_eq!(Some(number), expected.next(), "stream {stream}, {range:?}");
@@ -275,18 +275,18 @@ pub(crate) fn assert_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
 }
 
 /// Asserts that none of these numbers of a stream is present.
-pub(crate) fn assert_none_there(numbers: &Numbers, stream: u32, range: Range<u64>) {
+pub(crate) fn assert_range_absent(numbers: &StreamNumbers, stream: u32, range: Range<u64>) {
     let found = numbers.get(&stream).into_iter().flatten().find(|it| range.contains(it));
     assert_eq!(found, None, "stream {stream}, {range:?}");
 }
 
 /// Returns the first file of this name below a folder.
-fn find(folder: &Path, name: &str) -> Option<PathBuf> {
+fn find_file(folder: &Path, name: &str) -> Option<PathBuf> {
     let entries: Vec<_> = std::fs::read_dir(folder).ok()?.flatten().collect();
     let path = folder.join(name);
     if path.is_file() {
         return Some(path);
     }
     let folders = entries.into_iter().filter(|entry| entry.path().is_dir());
-    folders.into_iter().find_map(|entry| find(&entry.path(), name))
+    folders.into_iter().find_map(|entry| find_file(&entry.path(), name))
 }

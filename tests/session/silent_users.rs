@@ -1,19 +1,19 @@
 //! Reasons that a session over several users reports if it has no event.
 
-use crate::users_fixture::{ANN, BOB, EVE, Users};
+use crate::users_fixture::{ANN_UID, BOB_UID, EVE_UID, UsersTest};
 
 /// RUN sessions over users whose programs execute nothing while they record; stop one of them.
 /// EXPECT reasons that name the processes of the recorded users, those of a user who is not
 /// recorded, and the stop.
 #[test]
 fn a_session_over_users_without_an_event_reports_why() {
-    let Some(users) = Users::new("users-silent") else { return };
-    let running = [ANN, BOB, EVE].map(|uid| users.bursts(uid));
+    let Some(users) = UsersTest::new("users-silent") else { return };
+    let running = [ANN_UID, BOB_UID, EVE_UID].map(|uid| users.bursts(uid));
     let [ann, bob, eve] = running.each_ref().map(|bursts| u64::from(bursts.running.pid()));
     let test = &users.test;
-    test.ok(&format!("session create two --user {ANN},{BOB} --event life:* -o two"));
+    test.ok(&format!("session create two --user {ANN_UID},{BOB_UID} --event life:* -o two"));
     test.ok("session create all --user all --event life:* -o all");
-    [ANN, BOB, EVE].iter().for_each(|uid| users.wait_for("all", *uid));
+    [ANN_UID, BOB_UID, EVE_UID].iter().for_each(|uid| users.wait_for("all", *uid));
     let reasons = |session: &str| -> Vec<(String, Vec<u64>)> {
         let status = test.status(session);
         let array = |value: &serde_json::Value| value.as_array().expect("a list").clone();
@@ -43,6 +43,6 @@ fn a_session_over_users_without_an_event_reports_why() {
     );
     let (_, talk) = test.ok("session destroy two");
     assert!(talk.contains("the session 'two' is stopped"), "{talk}");
-    assert!(talk.contains(&format!("belong to user {EVE}: {eve} emitter")), "{talk}");
+    assert!(talk.contains(&format!("belong to user {EVE_UID}: {eve} emitter")), "{talk}");
     drop(running);
 }

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use trackway_tests::steps::wait_for;
 
-use crate::session_test::{Bursts, Counting, Numbers, ONE, SessionTest, assert_there, numbers_of};
+use crate::session_test::{
+    BurstProgram, CountingProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers,
+    assert_range_present, parse_numbers,
+};
 
 /// Asserts that all streams have numbers without a gap, and none twice; returns their count.
-fn assert_gapless(numbers: &Numbers) -> usize {
+fn assert_gapless(numbers: &StreamNumbers) -> usize {
     for (stream, numbers) in numbers {
         let expected = numbers[0]..numbers[0] + numbers.len() as u64;
         assert!(numbers.iter().copied().eq(expected), "stream {stream} has gaps");
@@ -23,7 +26,7 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
     let test = SessionTest::new("session-snapshot");
     let (_, talk) = test.ok("session create flight --flight-recorder -o flight");
     assert!(talk.contains("keeps the newest events; snapshots go to "), "{talk}");
-    let mut bursts = Bursts::of(&test, 100);
+    let mut bursts = BurstProgram::of(&test, 100);
     let (text, talk) = test.ok("session snapshot flight");
     assert_eq!(PathBuf::from(text.trim_end()), test.fixture.path("flight/snapshot-1"));
     assert!(talk.starts_with("trackway: 100 events, "), "{talk}");
@@ -38,7 +41,7 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
         [("flight/snapshot-1", 100), ("elsewhere", 200), ("flight/snapshot-2", 300)]
     {
         let numbers = test.numbers(trace);
-        assert_there(&numbers, 0, 0..count);
+        assert_range_present(&numbers, 0, 0..count);
         assert_eq!(numbers[&0].len() as u64, count);
     }
     let talk = test.refused("session snapshot -o elsewhere/ust");
@@ -56,7 +59,7 @@ fn a_snapshot_has_what_the_flight_recorder_has() {
 fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     let test = SessionTest::new("session-last");
     test.ok("session create flight --flight-recorder --buffer-size 256K -o flight");
-    let mut bursts = Bursts::of(&test, 3000);
+    let mut bursts = BurstProgram::of(&test, 3000);
     // It is about time that passes.
     std::thread::sleep(Duration::from_millis(1500));
     // So many sub-buffers more that the older events' are not among the newest.
@@ -65,10 +68,10 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
     test.ok("session snapshot -o whole");
     test.ok("session destroy");
     let (last, whole) = (test.numbers("last"), test.numbers("whole"));
-    assert_there(&last, 0, 3000..6000);
+    assert_range_present(&last, 0, 3000..6000);
     let older = last[&0].iter().filter(|number| **number < 3000).count();
     assert!(older < 2000, "{older} older ones");
-    assert_there(&whole, 0, 3000..6000);
+    assert_range_present(&whole, 0, 3000..6000);
     assert!(whole[&0].len() > last[&0].len());
 }
 
@@ -78,7 +81,7 @@ fn a_snapshot_of_the_last_seconds_leaves_out_what_is_older() {
 fn snapshots_while_it_records_have_no_gaps_and_merge() {
     let test = SessionTest::new("session-merge");
     test.ok("session create flight --event life:* --flight-recorder --buffer-size 16M -o flight");
-    let counting = Counting::threads(&test, 4);
+    let counting = CountingProgram::threads(&test, 4);
     for _ in 0..5 {
         counting.steps.wait_more(500);
         test.ok("session snapshot");
@@ -96,7 +99,7 @@ fn snapshots_while_it_records_have_no_gaps_and_merge() {
     let last = test.numbers("flight/snapshot-5");
     assert_eq!(all, last, "the last has all, since nothing was overwritten");
     // All of a folder, as one.
-    assert_eq!(numbers_of(&test.ok("print flight").0), all);
+    assert_eq!(parse_numbers(&test.ok("print flight").0), all);
 }
 
 /// RUN a program that calls trackway_snapshot(). EXPECT a snapshot with the events that it emitted
@@ -109,7 +112,7 @@ fn programs_ask_for_snapshots() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n");
     wait_for("the snapshot", || test.status("flight")["snapshots"] == 1);
     let numbers = test.numbers("flight/snapshot-1");
-    assert_there(&numbers, ONE, 0..50);
+    assert_range_present(&numbers, RUN_ONCE_STREAM, 0..50);
     let notices = test.status("flight")["notices"].to_string();
     assert!(notices.contains("50 events in "), "{notices}");
 }
@@ -147,14 +150,14 @@ fn pieces_of_a_session_whose_channels_changed_are_read_together() {
     test.emit("steps", 7);
     test.ok("session snapshot web");
     let many: usize = (1..=32).sum::<usize>() + 1;
-    let whole = || numbers_of(&test.ok("print web").0)[&ONE].len();
+    let whole = || parse_numbers(&test.ok("print web").0)[&RUN_ONCE_STREAM].len();
     assert_eq!(whole(), 5 + 6 + 7);
     for (number, events) in [(1, 6), (2, 6), (3, 7)] {
-        assert_eq!(test.numbers(&format!("web/snapshot-{number}"))[&ONE].len(), events);
+        assert_eq!(test.numbers(&format!("web/snapshot-{number}"))[&RUN_ONCE_STREAM].len(), events);
     }
     assert_eq!(test.names("web").values().sum::<usize>(), 5 + 6 + 7 + many);
     test.ok("merge -o both web/snapshot-1 web/snapshot-2 web/snapshot-3");
-    assert_eq!(test.numbers("both")[&ONE].len(), 6 + 7);
+    assert_eq!(test.numbers("both")[&RUN_ONCE_STREAM].len(), 6 + 7);
     test.ok("session destroy web");
     assert_eq!(whole(), 5 + 6 + 7);
 }
@@ -171,14 +174,14 @@ fn a_flight_recorder_that_was_moved_leaves_its_old_place_alone() {
     std::fs::rename(path("trace"), path("moved")).expect("moved");
     test.ok("session create web --event life:* -o trace");
     test.ok("session snapshot flight");
-    assert_eq!(test.numbers("moved/snapshot-1")[&ONE].len(), 3);
+    assert_eq!(test.numbers("moved/snapshot-1")[&RUN_ONCE_STREAM].len(), 3);
     assert!(!path("trace/snapshot-1").exists());
     let talk = test.refused("session snapshot flight -o trace/ust/mine");
     assert!(talk.contains("lies in the trace"), "{talk}");
     test.ok("session destroy flight");
     test.emit("steps", 5);
     test.ok("session destroy web");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 5);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 5);
 
     test.ok("session create flight --event life:* --flight-recorder -o other");
     std::fs::rename(path("other"), path("away")).expect("moved");

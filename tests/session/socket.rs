@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use trackway_testkit::Random;
-use trackway_tests::steps::send;
+use trackway_tests::steps::send_signal;
 
-use crate::session_test::{Bursts, Counting, SessionTest, assert_all_there};
+use crate::session_test::{BurstProgram, CountingProgram, SessionTest, assert_all_present};
 
-fn connect(test: &SessionTest) -> UnixStream {
+fn connect_to_recorder(test: &SessionTest) -> UnixStream {
     let stream = UnixStream::connect(test.fixture.run_dir().join("web.sock")).expect("a socket");
     // Longer than any answer takes; a recorder that does not answer fails the test.
     stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
@@ -18,22 +18,22 @@ fn connect(test: &SessionTest) -> UnixStream {
 }
 
 /// Sends a line; the answer.
-fn query(stream: &mut UnixStream, line: &[u8]) -> Value {
+fn send_request(stream: &mut UnixStream, line: &[u8]) -> Value {
     send_line(stream, line);
-    answer(stream)
+    read_response(stream)
 }
 
 fn send_line(stream: &mut UnixStream, line: &[u8]) {
     stream.write_all(line).and_then(|()| stream.write_all(b"\n")).expect("it is read");
 }
 
-fn answer(stream: &mut UnixStream) -> Value {
+fn read_response(stream: &mut UnixStream) -> Value {
     let mut answer = String::new();
     BufReader::new(stream).read_line(&mut answer).expect("an answer");
     serde_json::from_str(&answer).expect("JSON")
 }
 
-const STATUS: &[u8] = b"{\"version\":1,\"ask\":\"status\"}";
+const STATUS_REQUEST: &[u8] = b"{\"version\":1,\"ask\":\"status\"}";
 
 /// RUN random bytes, half lines, lines that never end, other versions, while a program counts.
 /// EXPECT a refusal for each line, other clients are answered, and nothing is lost.
@@ -41,8 +41,8 @@ const STATUS: &[u8] = b"{\"version\":1,\"ask\":\"status\"}";
 fn garbage_is_refused_and_the_session_goes_on() {
     let test = SessionTest::new("session-garbage");
     test.ok("session create web --event life:* -o trace");
-    let counting = Counting::threads(&test, 2);
-    let mut stream = connect(&test);
+    let counting = CountingProgram::threads(&test, 2);
+    let mut stream = connect_to_recorder(&test);
     for (line, why) in [
         (&b""[..], "this is no request"),
         (b"status", "this is no request"),
@@ -53,30 +53,36 @@ fn garbage_is_refused_and_the_session_goes_on() {
         (b"\xff\xfe\x00", "this is no request"),
         (b"{\"version\":1,\"ask\":\"set-channel\",\"channel\":\"\"}", "''"),
     ] {
-        let answer = query(&mut stream, line);
+        let answer = send_request(&mut stream, line);
         assert_eq!(answer["answer"], "refused", "{answer}");
         assert!(answer["why"].as_str().is_some_and(|text| text.contains(why)), "{answer}");
     }
     // Many levels of nesting do not exhaust its stack.
-    let answer =
-        query(&mut stream, &[b"{\"version\":1,\"x\":".to_vec(), vec![b'['; 200_000]].concat());
+    let answer = send_request(
+        &mut stream,
+        &[b"{\"version\":1,\"x\":".to_vec(), vec![b'['; 200_000]].concat(),
+    );
     assert_eq!(answer["answer"], "refused");
-    assert_eq!(query(&mut stream, STATUS)["answer"], "status", "the same client is answered on");
+    assert_eq!(
+        send_request(&mut stream, STATUS_REQUEST)["answer"],
+        "status",
+        "the same client is answered on"
+    );
 
     let mut random = Random::new(3);
     for _ in 0..20 {
         let bytes: Vec<u8> =
             (0..random.next_below(5000)).map(|_| random.next_below(256) as u8).collect();
         // The recorder may refuse the rest in the middle of the write.
-        let _ = connect(&test).write_all(&bytes);
+        let _ = connect_to_recorder(&test).write_all(&bytes);
     }
-    let mut half = connect(&test);
-    half.write_all(&STATUS[..10]).expect("it is read");
+    let mut half = connect_to_recorder(&test);
+    half.write_all(&STATUS_REQUEST[..10]).expect("it is read");
     assert_eq!(test.status("web")["is-recording"], true);
-    assert_eq!(query(&mut half, &STATUS[10..])["answer"], "status");
+    assert_eq!(send_request(&mut half, &STATUS_REQUEST[10..])["answer"], "status");
 
     // A line that never ends.
-    let mut endless = connect(&test);
+    let mut endless = connect_to_recorder(&test);
     let mut written = 0;
     let end = loop {
         match endless.write(&[b'x'; 4096]) {
@@ -92,7 +98,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
 
     let steps = counting.finish();
     test.ok("session destroy");
-    assert_all_there(&test.numbers("trace"), &steps);
+    assert_all_present(&test.numbers("trace"), &steps);
 }
 
 /// RUN several requests in one write, one of which ends the session, with others after it. EXPECT
@@ -101,7 +107,7 @@ fn garbage_is_refused_and_the_session_goes_on() {
 fn requests_that_come_at_once_are_all_answered() {
     let test = SessionTest::new("session-at-once");
     test.ok("session create web -o trace");
-    let mut stream = connect(&test);
+    let mut stream = connect_to_recorder(&test);
     let words = ["status", "spec", "stop", "fly", "start", "destroy", "status", "stop"];
     let line = |word: &&str| format!("{{\"version\":1,\"ask\":\"{word}\"}}\n");
     let lines: String = words.iter().map(line).collect();
@@ -121,8 +127,8 @@ fn requests_that_come_at_once_are_all_answered() {
 fn a_hundred_connections_do_not_keep_it_from_recording() {
     let test = SessionTest::new("session-crowd");
     test.ok("session create web --event life:* -o trace");
-    let counting = Counting::threads(&test, 2);
-    let mut deaf = connect(&test);
+    let counting = CountingProgram::threads(&test, 2);
+    let mut deaf = connect_to_recorder(&test);
     deaf.set_write_timeout(Some(Duration::from_millis(200))).expect("a socket");
     // Answers accumulate until the recorder closes the connection, or accepts no more requests.
     for _ in 0..20_000 {
@@ -130,20 +136,20 @@ fn a_hundred_connections_do_not_keep_it_from_recording() {
             break;
         }
     }
-    let crowd: Vec<UnixStream> = (0..100).map(|_| connect(&test)).collect();
+    let crowd: Vec<UnixStream> = (0..100).map(|_| connect_to_recorder(&test)).collect();
     counting.steps.wait_more(500);
     drop(crowd);
     drop(deaf);
     let status = test.status("web");
     assert!(status["counts"]["recorded"].as_u64().is_some_and(|count| count >= 500), "{status}");
-    let mut stream = connect(&test);
-    assert_eq!(query(&mut stream, STATUS)["answer"], "status");
+    let mut stream = connect_to_recorder(&test);
+    assert_eq!(send_request(&mut stream, STATUS_REQUEST)["answer"], "status");
     let mut rest = Vec::new();
     stream.shutdown(std::net::Shutdown::Write).expect("a socket");
     stream.read_to_end(&mut rest).expect("its end");
     let steps = counting.finish();
     test.ok("session destroy");
-    assert_all_there(&test.numbers("trace"), &steps);
+    assert_all_present(&test.numbers("trace"), &steps);
 }
 
 /// RUN stop while the recorder is suspended, until the command gives up; then let the recorder go
@@ -153,9 +159,9 @@ fn abandoned_requests_are_not_carried_out_later() {
     let test = SessionTest::new("session-given-up");
     test.ok("session create web -o trace");
     let recorder = test.recorder_of("web").cast_signed();
-    send(recorder, libc::SIGSTOP);
+    send_signal(recorder, libc::SIGSTOP);
     let talk = test.refused("session stop web");
-    send(recorder, libc::SIGCONT);
+    send_signal(recorder, libc::SIGCONT);
     assert!(talk.contains("is stopped"), "{talk}");
     assert_eq!(test.status("web")["is-recording"], true);
     test.ok("session destroy");
@@ -168,14 +174,14 @@ fn abandoned_requests_are_not_carried_out_later() {
 fn events_before_a_status_request_are_counted() {
     let test = SessionTest::new("session-counted");
     test.ok("session create web --event life:* -o trace");
-    let mut bursts = Bursts::of(&test, 100);
+    let mut bursts = BurstProgram::of(&test, 100);
     let recorder = test.recorder_of("web").cast_signed();
-    send(recorder, libc::SIGSTOP);
+    send_signal(recorder, libc::SIGSTOP);
     bursts.next();
-    let mut stream = connect(&test);
-    send_line(&mut stream, STATUS);
-    send(recorder, libc::SIGCONT);
-    let status = answer(&mut stream);
+    let mut stream = connect_to_recorder(&test);
+    send_line(&mut stream, STATUS_REQUEST);
+    send_signal(recorder, libc::SIGCONT);
+    let status = read_response(&mut stream);
     assert_eq!(status["counts"]["recorded"], 200, "{status}");
     assert!(bursts.finish().status.success());
     test.ok("session destroy");

@@ -4,16 +4,18 @@ use std::os::unix::fs::FileExt as _;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
-use trackway_tests::steps::{Running, wait_for};
+use trackway_tests::steps::{RunningProgram, wait_for};
 use trackway_tests::{build_dir, is_root, report_skipped};
 
-use crate::session_test::{Bursts, Numbers, ONE, SessionTest, numbers_of, result_of};
+use crate::session_test::{
+    BurstProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers, command_result, parse_numbers,
+};
 
 /// A fixture with a mount in a mount namespace of its own, which lives as long as its first
 /// process.
 struct MountedTest {
     test: SessionTest,
-    holder: Running,
+    holder: RunningProgram,
 }
 
 impl MountedTest {
@@ -31,7 +33,7 @@ impl MountedTest {
         let script = "mount -t tmpfs -o \"$1\" trackway-test \"$2\" && : > \"$3\" && exec sleep 50";
         let mut holder = test.fixture.command("unshare");
         holder.args(["-m", "sh", "-c", script, "sh", options]).arg(folder).arg(&ready);
-        let mut holder = Running::start(&mut holder);
+        let mut holder = RunningProgram::start(&mut holder);
         wait_for("the mount", || ready.exists() || !holder.runs());
         if !holder.runs() {
             report_skipped("a tmpfs cannot be mounted here");
@@ -55,7 +57,7 @@ impl MountedTest {
     }
 
     fn ok(&self, line: &str) -> (String, String) {
-        let (is_success, text, talk) = result_of(&self.run(line));
+        let (is_success, text, talk) = command_result(&self.run(line));
         assert!(is_success, "trackway {line}: {talk}");
         (text, talk)
     }
@@ -74,13 +76,13 @@ impl MountedTest {
         format!("/proc/{}/root{}", self.holder.pid(), path.display()).into()
     }
 
-    fn numbers(&self, trace: &str) -> Numbers {
-        numbers_of(&self.ok(&format!("print {trace}")).0)
+    fn numbers(&self, trace: &str) -> StreamNumbers {
+        parse_numbers(&self.ok(&format!("print {trace}")).0)
     }
 }
 
 /// Returns the recorded and lost events from a session's messages at its end.
-fn counts_of(talk: &str) -> (u64, u64) {
+fn parse_event_counts(talk: &str) -> (u64, u64) {
     let summary = trackway_tests::Summary::parse(talk);
     (summary.recorded, summary.lost)
 }
@@ -94,7 +96,7 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
     std::fs::write(inside.path("small/filler"), vec![1; 600 << 10]).expect("there is room for it");
     let test = &inside.test;
     inside.ok("session create web --event life:* --buffer-size 128K -o small/trace");
-    let mut bursts = Bursts::of(test, 2000);
+    let mut bursts = BurstProgram::of(test, 2000);
     let status = || test.status("web");
     let notices = || status()["notices"].to_string();
     wait_for("a full disk", || {
@@ -110,7 +112,7 @@ fn a_full_disk_loses_events_and_no_more_than_that() {
     bursts.next();
     let (_, talk) = inside.ok("session destroy web");
     let emitted = bursts.steps.counts().emitted();
-    let (recorded, lost) = counts_of(&talk);
+    let (recorded, lost) = parse_event_counts(&talk);
     assert!(lost > 0 && recorded + lost == emitted, "{emitted} emitted: {talk}");
     let numbers = &inside.numbers("small/trace")[&0];
     assert_eq!(numbers.len() as u64, recorded, "{talk}");
@@ -126,7 +128,7 @@ fn a_bounded_trace_does_not_fill_the_disk() {
     let Some(inside) = MountedTest::new("session-disk-ring", small, "size=1m") else { return };
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 32K --tracefile-count 2";
     inside.ok(&format!("session create web --event life:* {ring} -o small/trace"));
-    let mut bursts = Bursts::of(&inside.test, 500);
+    let mut bursts = BurstProgram::of(&inside.test, 500);
     let status = || inside.test.status("web");
     for round in 1..=300 {
         bursts.next();
@@ -139,7 +141,7 @@ fn a_bounded_trace_does_not_fill_the_disk() {
     }
     assert!(!status()["notices"].to_string().contains("No space left"), "{}", status());
     let (_, talk) = inside.ok("session destroy web");
-    let (recorded, lost) = counts_of(&talk);
+    let (recorded, lost) = parse_event_counts(&talk);
     let emitted = bursts.steps.counts().emitted();
     assert_eq!((recorded + lost, emitted > 100_000), (emitted, true), "{talk}");
     let numbers = &inside.numbers("small/trace")[&0];
@@ -157,16 +159,16 @@ fn events_that_did_not_fit_on_the_disk_are_recovered() {
     inside.ok("session create web --event life:* --buffer-size 4M -o small/trace");
     // More than is left of the disk, less than fits into the buffers.
     inside.emit(10_000);
-    let (is_success, _, talk) = result_of(&inside.run("session destroy web"));
+    let (is_success, _, talk) = command_result(&inside.run("session destroy web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
     assert!(inside.test.list().is_empty());
-    let (is_success, _, talk) = result_of(&inside.run("recover"));
+    let (is_success, _, talk) = command_result(&inside.run("recover"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: what is missing is in memory still: run trackway"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
     inside.ok("recover");
-    assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
+    assert_eq!(inside.numbers("small/trace")[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>());
 }
 
 /// RUN recover of recordings, by each writer path, whose recorder was killed and whose folder is
@@ -188,7 +190,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
         record.args(["record", "--reserve", way, "-o", "small/trace"]).args(buffers);
         record.args(["--", "sh", "-c", SCRIPT]);
         record.arg(&test.emitter).env("STEPS", steps.path());
-        let (_, _, talk) = result_of(&inside.enter(&record).output().expect("nsenter runs"));
+        let (_, _, talk) = command_result(&inside.enter(&record).output().expect("nsenter runs"));
         std::fs::remove_dir_all(inside.path("small/trace")).expect("it was recorded into");
         let filler = inside.path("small/filler");
         std::fs::write(&filler, vec![1; 850 << 10]).expect("there is room for it");
@@ -197,7 +199,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
             entries.map(|entry| entry.file_name()).collect::<Vec<_>>()
         };
         for _ in 0..3 {
-            let (is_success, _, said) = result_of(&inside.run("recover"));
+            let (is_success, _, said) = command_result(&inside.run("recover"));
             assert!(!is_success && said.contains("No space left on device"), "{way}: {talk}{said}");
             assert!(said.contains("small/trace.recovered"), "{way}: {said}");
             assert_eq!(names(), ["filler"], "{way}: {said}");
@@ -205,7 +207,7 @@ fn a_recovery_beside_that_does_not_fit_on_the_disk_leaves_nothing() {
         std::fs::remove_file(filler).expect("it is there");
         let (_, said) = inside.ok("recover");
         let numbers = inside.numbers("small/trace.recovered");
-        assert_eq!(numbers[&ONE], (0..10_000).collect::<Vec<u64>>(), "{way}: {said}");
+        assert_eq!(numbers[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>(), "{way}: {said}");
         assert_eq!(names(), ["trace.recovered"], "{way}: {said}");
     }
 }
@@ -230,7 +232,7 @@ fn unwritten_events_of_a_replaced_channel_are_recovered() {
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
     assert!(!test.is_complete("trace"));
     test.ok("recover");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 1005);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 1005);
     assert!(test.is_complete("trace"));
 }
 
@@ -244,7 +246,7 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
     std::fs::write(&filler, vec![1; 800 << 10]).expect("there is room for it");
     inside.ok("session create web --event life:* --buffer-size 4M -o small/trace");
     inside.emit(10_000);
-    let (is_success, _, talk) = result_of(&inside.run("session stop web"));
+    let (is_success, _, talk) = command_result(&inside.run("session stop web"));
     assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: it is stopped; stop it again"), "{talk}");
     assert!(inside.ok("session status web").0.contains("session web: stopped"));
@@ -252,7 +254,7 @@ fn a_stop_that_cannot_write_fails_and_is_made_good() {
     inside.emit(100);
     std::fs::remove_file(filler).expect("it is there");
     inside.ok("session stop web");
-    assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
+    assert_eq!(inside.numbers("small/trace")[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>());
     let (_, again) = inside.ok("session stop web");
     assert!(again.contains("it is stopped already"), "{again}");
     inside.ok("session destroy web");
@@ -282,7 +284,7 @@ fn a_trace_that_was_removed_is_said_to_be_gone() {
     let script = "\"$0\" steps 10; rm -r trace || rm -r trace; \"$0\" steps 10";
     let mut record = test.command("record -o trace -- sh -c");
     record.arg(script).arg(&test.emitter).env("STEPS", steps.path());
-    let (_, _, talk) = result_of(&record.output().expect("trackway runs"));
+    let (_, _, talk) = command_result(&record.output().expect("trackway runs"));
     assert!(talk.contains("the trace is not complete: cannot write "), "{talk}");
     assert!(talk.contains("hint: what was recorded there is gone"), "{talk}");
     assert!(test.ok("recover").1.contains("nothing to recover"));
@@ -299,12 +301,12 @@ fn unwritten_events_of_record_are_reported_as_recoverable() {
     let steps = inside.test.steps_of_one();
     let mut record = inside.test.command("record --buffer-size 4M -o small/trace");
     record.arg(&inside.test.emitter).args(["steps", "10000"]).env("STEPS", steps.path());
-    let (_, _, talk) = result_of(&inside.enter(&record).output().expect("nsenter runs"));
+    let (_, _, talk) = command_result(&inside.enter(&record).output().expect("nsenter runs"));
     assert!(talk.contains("No space left on device"), "{talk}");
     assert!(talk.contains("hint: trackway recover completes the trace"), "{talk}");
     std::fs::remove_file(filler).expect("it is there");
     inside.ok("recover");
-    assert_eq!(inside.numbers("small/trace")[&ONE], (0..10_000).collect::<Vec<u64>>());
+    assert_eq!(inside.numbers("small/trace")[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>());
 }
 
 /// RUN record on a full disk that gets space before the command ends. EXPECT that recording goes on
@@ -329,8 +331,8 @@ fn a_command_is_recorded_on_once_its_disk_has_space_again() {
     assert!(text.contains("No space left") && text.contains("written again"), "{text}");
     assert!(text.contains("10,100 events recorded, 0 lost"), "{text}");
     let numbers = inside.numbers("small/trace");
-    assert_eq!(numbers[&ONE], (0..10_000).collect::<Vec<u64>>());
-    assert_eq!(numbers[&(ONE + 1)], (0..100).collect::<Vec<u64>>());
+    assert_eq!(numbers[&RUN_ONCE_STREAM], (0..10_000).collect::<Vec<u64>>());
+    assert_eq!(numbers[&(RUN_ONCE_STREAM + 1)], (0..100).collect::<Vec<u64>>());
 }
 
 /// RUN create in a folder that cannot be written. EXPECT a refusal with the reason, nothing left.
@@ -338,12 +340,13 @@ fn a_command_is_recorded_on_once_its_disk_has_space_again() {
 fn a_folder_that_cannot_be_written_is_refused() {
     let frozen = |test: &SessionTest| test.fixture.path("frozen");
     let Some(inside) = MountedTest::new("session-read-only", frozen, "ro") else { return };
-    let (is_success, text, talk) = result_of(&inside.run("session create web -o frozen/trace"));
+    let (is_success, text, talk) =
+        command_result(&inside.run("session create web -o frozen/trace"));
     assert!(!is_success && text.is_empty(), "{talk}");
     assert!(talk.contains("frozen/trace: Read-only file system"), "{talk}");
     assert!(inside.test.list().is_empty());
     inside.ok("session create web --flight-recorder -o flight");
-    let (is_success, _, talk) = result_of(&inside.run("session snapshot -o frozen/snapshot"));
+    let (is_success, _, talk) = command_result(&inside.run("session snapshot -o frozen/snapshot"));
     assert!(!is_success && talk.contains("Read-only file system"), "{talk}");
     inside.ok("session snapshot");
     inside.ok("session destroy");
@@ -359,10 +362,10 @@ fn small_shared_memory_is_enough_to_start() {
         let (_, talk) = inside.ok("session create web --event life:* -o trace");
         inside.emit(50_000);
         let (_, ended) = inside.ok("session destroy");
-        let (recorded, lost) = counts_of(&ended);
+        let (recorded, lost) = parse_event_counts(&ended);
         assert!(recorded > 0 && recorded + lost == 50_000, "{options}: {talk}{ended}");
         let numbers = inside.test.numbers("trace");
-        assert_eq!(numbers[&ONE].len() as u64, recorded, "{options}");
+        assert_eq!(numbers[&RUN_ONCE_STREAM].len() as u64, recorded, "{options}");
     }
 }
 
@@ -372,16 +375,16 @@ fn more_memory_than_there_is_is_refused() {
     let window = |test: &SessionTest| test.fixture.window_dir().to_owned();
     let Some(inside) = MountedTest::new("session-memory", window, "size=8m") else { return };
     let (is_success, _, talk) =
-        result_of(&inside.run("session create web --buffer-size 64M -o trace"));
+        command_result(&inside.run("session create web --buffer-size 64M -o trace"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
     assert!(inside.test.list().is_empty() && !inside.test.fixture.path("trace").exists());
     inside.ok("session create web -o trace");
     let (is_success, _, talk) =
-        result_of(&inside.run("channel set web channel0 --buffer-size 64M"));
+        command_result(&inside.run("channel set web channel0 --buffer-size 64M"));
     assert!(!is_success && talk.contains("hint: use a smaller --buffer-size"), "{talk}");
     inside.emit(100);
     inside.ok("session destroy");
-    assert_eq!(inside.test.numbers("trace")[&ONE].len(), 100);
+    assert_eq!(inside.test.numbers("trace")[&RUN_ONCE_STREAM].len(), 100);
 }
 
 /// RUN sessions with a window of an older version, a damaged one, and sockets of dead recorders in
@@ -413,7 +416,7 @@ fn leftovers_of_others_do_not_matter() {
     test.ok("session destroy dead");
     assert_eq!(test.list().len(), 1);
     test.ok("session destroy web");
-    assert_eq!(test.numbers("trace")[&ONE].len(), 10);
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM].len(), 10);
     assert!(old.exists(), "another version's is not ours to remove");
 }
 
@@ -428,7 +431,7 @@ fn a_snapshot_for_which_there_is_no_room_leaves_nothing() {
     std::fs::create_dir(inside.path("small/empty")).expect("there is room for it");
     for folder in ["new", "new", "empty"] {
         let line = format!("session snapshot web -o small/{folder}");
-        let (is_success, _, talk) = result_of(&inside.run(&line));
+        let (is_success, _, talk) = command_result(&inside.run(&line));
         assert!(!is_success && talk.contains("No space left on device"), "{talk}");
     }
     assert!(!inside.path("small/new").exists());
@@ -452,7 +455,7 @@ fn an_export_for_which_there_is_no_room_leaves_nothing() {
         if is_there {
             std::fs::create_dir(inside.path("small/out")).expect("there is room for it");
         }
-        let (is_success, _, talk) = result_of(&inside.run("merge trace -o small/out"));
+        let (is_success, _, talk) = command_result(&inside.run("merge trace -o small/out"));
         assert!(!is_success && talk.contains("No space left on device"), "{talk}");
         assert_eq!(inside.path("small/out").exists(), is_there);
         let left = std::fs::read_dir(inside.path("small/out")).into_iter().flatten();

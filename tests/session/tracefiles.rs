@@ -6,12 +6,17 @@ use std::time::Duration;
 
 use trackway_testkit::Random;
 use trackway_tests::Summary;
-use trackway_tests::steps::{is_running, send, wait_for};
+use trackway_tests::steps::{is_running, send_signal, wait_for};
 
-use crate::session_test::{Bursts, Counting, Numbers, ONE, SessionTest, result_of};
+use crate::session_test::{
+    BurstProgram, CountingProgram, RUN_ONCE_STREAM, SessionTest, StreamNumbers, command_result,
+};
 
 /// Sizes of the files of each stream, by number, of a trace.
-pub(crate) fn files_of(test: &SessionTest, trace: &str) -> BTreeMap<String, BTreeMap<u64, u64>> {
+pub(crate) fn trace_file_sizes(
+    test: &SessionTest,
+    trace: &str,
+) -> BTreeMap<String, BTreeMap<u64, u64>> {
     let mut streams: BTreeMap<String, BTreeMap<u64, u64>> = BTreeMap::new();
     let uid = std::fs::read_dir(test.fixture.path(trace).join("ust/uid")).expect("a folder");
     let uid = uid.flatten().next().expect("a user");
@@ -27,8 +32,8 @@ pub(crate) fn files_of(test: &SessionTest, trace: &str) -> BTreeMap<String, BTre
 }
 
 /// Asserts that no stream has more files, nor larger ones; the trace's bytes.
-fn assert_bounded(test: &SessionTest, trace: &str, size: u64, count: usize) -> u64 {
-    let streams = files_of(test, trace);
+fn assert_files_bounded(test: &SessionTest, trace: &str, size: u64, count: usize) -> u64 {
+    let streams = trace_file_sizes(test, trace);
     for (name, files) in &streams {
         assert!(files.len() <= count, "{name}: {files:?}");
         assert!(files.values().all(|bytes| *bytes <= size), "{name}: {files:?}");
@@ -38,14 +43,14 @@ fn assert_bounded(test: &SessionTest, trace: &str, size: u64, count: usize) -> u
 
 /// Asserts that the numbers are in order, and the newest present; returns their count. The numbers
 /// of a thread on several CPUs may have gaps: each stream goes back as far as its own files do.
-fn assert_newest(numbers: &Numbers, stream: u32, emitted: u64) -> u64 {
+fn assert_newest_present(numbers: &StreamNumbers, stream: u32, emitted: u64) -> u64 {
     let there = numbers.get(&stream).map_or(&[][..], Vec::as_slice);
     assert!(there.windows(2).all(|pair| pair[0] < pair[1]), "out of order");
     assert_eq!(there.last(), Some(&(emitted - 1)), "the newest");
     there.len() as u64
 }
 
-fn field(text: &str, name: &str) -> u64 {
+fn number_before(text: &str, name: &str) -> u64 {
     let (before, _) = text.split_once(name).unwrap_or_else(|| panic!("{name} in {text}"));
     let word = before.trim_end().rsplit(' ').next().expect("a number");
     word.replace(',', "").parse().expect("a number")
@@ -59,10 +64,10 @@ fn a_trace_is_bounded_at_any_time() {
     let test = SessionTest::new("session-ring");
     let ring = "--buffer-size 64K --sub-buffers 8 --tracefile-size 16K --tracefile-count 3";
     test.ok(&format!("session create web --event life:* {ring} -o trace"));
-    let mut bursts = Bursts::of(&test, 400);
+    let mut bursts = BurstProgram::of(&test, 400);
     for _ in 0..100 {
         bursts.next();
-        assert_bounded(&test, "trace", 16 << 10, 3);
+        assert_files_bounded(&test, "trace", 16 << 10, 3);
     }
     let (text, _) = test.ok("session status web");
     assert!(
@@ -77,15 +82,15 @@ fn a_trace_is_bounded_at_any_time() {
     test.ok("session stop web");
     let (_, talk) = test.ok("session destroy web");
     let summary = Summary::parse(&talk);
-    let deleted = field(&talk, " of the events made room for newer ones");
-    let bytes = assert_bounded(&test, "trace", 16 << 10, 3);
+    let deleted = number_before(&talk, " of the events made room for newer ones");
+    let bytes = assert_files_bounded(&test, "trace", 16 << 10, 3);
     let emitted = bursts.steps.counts().emitted();
     assert_eq!(summary.recorded + summary.lost, emitted, "{talk}");
     let kept = test.numbers("trace")[&0].len() as u64;
     assert_eq!((kept + deleted, kept > 200), (summary.recorded, true), "{talk}");
     assert!(bytes > 16 << 10 && test.is_complete("trace"));
     if summary.lost == 0 {
-        assert_newest(&test.numbers("trace"), 0, emitted);
+        assert_newest_present(&test.numbers("trace"), 0, emitted);
     }
     test.ok("trim trace --event life:* -o cut");
     assert!(test.numbers("cut") == test.numbers("trace"), "streams are put together");
@@ -101,12 +106,12 @@ fn a_command_is_recorded_within_bounds() {
         let line = format!("record -o {way} --reserve {way} {ring} -- {}", test.emitter.display());
         let mut command = test.command(&line);
         let output = command.args(["steps", "20000"]).env("STEPS", steps.path()).output();
-        let (is_success, _, talk) = result_of(&output.expect("trackway runs"));
+        let (is_success, _, talk) = command_result(&output.expect("trackway runs"));
         assert!(is_success, "{talk}");
-        assert_bounded(&test, way, 16 << 10, 2);
+        assert_files_bounded(&test, way, 16 << 10, 2);
         let summary = Summary::parse(&talk);
-        let deleted = field(&talk, " of the events made room for newer ones");
-        let kept = test.numbers(way)[&ONE].len() as u64;
+        let deleted = number_before(&talk, " of the events made room for newer ones");
+        let kept = test.numbers(way)[&RUN_ONCE_STREAM].len() as u64;
         assert_eq!((kept + deleted, summary.recorded + summary.lost), (summary.recorded, 20_000));
     }
 }
@@ -150,7 +155,7 @@ fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     assert_eq!(saved.matches("tracefile").count(), 1, "{saved}");
     let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains(" events recorded, 0 lost, "), "{talk}");
-    let streams = files_of(&test, "trace");
+    let streams = trace_file_sizes(&test, "trace");
     let most = |stem: &str| {
         let of_it = streams.iter().filter(|(name, _)| name.starts_with(stem));
         of_it.map(|(_, files)| files.len()).max().unwrap_or(0)
@@ -161,7 +166,7 @@ fn each_channel_has_its_own_bounds_and_other_ones_when_told() {
     // The recording of channel0 is complete except for the files that made room; both readers
     // agree.
     let numbers = test.numbers("trace");
-    assert!(numbers[&ONE].len() > 9000);
+    assert!(numbers[&RUN_ONCE_STREAM].len() > 9000);
 }
 
 /// RUN clear. EXPECT that the trace starts again, within the same bounds.
@@ -176,7 +181,7 @@ fn a_bounded_trace_can_be_cleared() {
     let (_, talk) = test.ok("session destroy web");
     assert!(talk.contains("trackway: 20 events recorded, 0 lost, "), "{talk}");
     assert!(!talk.contains("made room"), "{talk}");
-    assert_eq!(test.numbers("trace")[&ONE], (0..20).collect::<Vec<u64>>());
+    assert_eq!(test.numbers("trace")[&RUN_ONCE_STREAM], (0..20).collect::<Vec<u64>>());
 }
 
 /// RUN kill -9 of the recorder of a bounded trace at any moment, 10 times; print it before it is
@@ -192,19 +197,19 @@ fn a_bounded_trace_is_recovered_within_its_bounds() {
              --tracefile-count {count}"
         );
         test.ok(&format!("session create web --event life:* {ring} -o {trace}"));
-        let mut bursts = Bursts::of(&test, 500);
+        let mut bursts = BurstProgram::of(&test, 500);
         (0..random.next_below(6)).for_each(|_| bursts.next());
         let recorder = test.recorder_of("web");
         std::thread::sleep(Duration::from_micros(random.next_below(20_000)));
-        send(recorder.cast_signed(), libc::SIGKILL);
+        send_signal(recorder.cast_signed(), libc::SIGKILL);
         wait_for("its end", || !is_running(recorder));
-        let (is_success, _, talk) = result_of(&test.run(&format!("print {trace}")));
+        let (is_success, _, talk) = command_result(&test.run(&format!("print {trace}")));
         assert!(is_success && !talk.contains("discarded") && !talk.contains("lost"), "{talk}");
         let (_, talk) = test.ok("recover");
         assert!(test.is_complete(&trace) && !talk.contains("could not be read"), "{talk}");
-        assert_bounded(&test, &trace, 4 << 10, count);
+        assert_files_bounded(&test, &trace, 4 << 10, count);
         let emitted = bursts.steps.counts().emitted();
-        assert!(assert_newest(&test.numbers(&trace), 0, emitted) > 0, "{talk}");
+        assert!(assert_newest_present(&test.numbers(&trace), 0, emitted) > 0, "{talk}");
     }
 }
 
@@ -215,15 +220,15 @@ fn a_bounded_trace_can_be_printed_while_it_is_written() {
     let test = SessionTest::new("session-ring-print");
     let ring = "--buffer-size 256K --sub-buffers 64 --tracefile-size 4K --tracefile-count 40";
     test.ok(&format!("session create web --event life:* {ring} -o trace"));
-    let counting = Counting::threads(&test, 4);
+    let counting = CountingProgram::threads(&test, 4);
     counting.steps.wait_more(2000);
     for _ in 0..40 {
-        let (is_success, _, talk) = result_of(&test.run("print trace"));
+        let (is_success, _, talk) = command_result(&test.run("print trace"));
         assert!(is_success && talk.is_empty(), "{talk}");
     }
     counting.finish();
     test.ok("session destroy web");
-    assert_bounded(&test, "trace", 4 << 10, 40);
+    assert_files_bounded(&test, "trace", 4 << 10, 40);
 }
 
 /// RUN print --follow of a bounded trace, by one follower that keeps up and one that is suspended
@@ -239,16 +244,16 @@ fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
         let mut command = test.command("print --follow web");
         let file = std::fs::File::create(test.fixture.path(name)).expect("a file");
         command.stdin(Stdio::null()).stdout(file).stderr(Stdio::piped());
-        trackway_tests::steps::heed_signals(&mut command);
+        trackway_tests::steps::restore_signal_actions(&mut command);
         command.spawn().expect("trackway runs")
     };
     let shown = |name: &str| {
         let text = std::fs::read_to_string(test.fixture.path(name)).expect("a file");
-        crate::session_test::numbers_of(text.rsplit_once('\n').map_or("", |(lines, _)| lines))
+        crate::session_test::parse_numbers(text.rsplit_once('\n').map_or("", |(lines, _)| lines))
     };
     let (quick, slow) = (follow("quick"), follow("slow"));
     let count = |name: &str| shown(name).values().map(Vec::len).sum::<usize>();
-    let mut bursts = Bursts::of(&test, 200);
+    let mut bursts = BurstProgram::of(&test, 200);
     let mut step = |names: &[&str]| {
         bursts.next();
         let emitted = bursts.steps.counts().emitted();
@@ -261,9 +266,9 @@ fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     let mut emitted = 0;
     (0..10).for_each(|_| emitted = step(&["quick", "slow"]));
     assert_eq!(count("slow"), 2200);
-    send(slow.id().cast_signed(), libc::SIGSTOP);
+    send_signal(slow.id().cast_signed(), libc::SIGSTOP);
     (0..60).for_each(|_| emitted = step(&["quick"]));
-    send(slow.id().cast_signed(), libc::SIGCONT);
+    send_signal(slow.id().cast_signed(), libc::SIGCONT);
     (0..3).for_each(|_| emitted = step(&["quick", "slow"]));
     test.ok("session destroy web");
     let end = |mut child: std::process::Child| {
@@ -278,6 +283,6 @@ fn an_overtaken_follower_of_a_bounded_trace_gets_a_message() {
     assert!(status == Some(0) && talk.contains(" packets "), "{talk}");
     let numbers = &shown("slow")[&0];
     assert!(numbers.len() > 2200 && (numbers.len() as u64) < emitted, "{}", numbers.len());
-    assert_newest(&shown("slow"), 0, emitted);
+    assert_newest_present(&shown("slow"), 0, emitted);
     assert!(Path::new(&test.fixture.path("trace")).exists());
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use trackway_tests::Fixture;
 
-use crate::session_test::result_of;
+use crate::session_test::command_result;
 
 /// Compiles the program of `unstaged.c` in a fixture of its own.
 fn compile_unstaged(name: &str) -> (Fixture, PathBuf) {
@@ -15,7 +15,7 @@ fn compile_unstaged(name: &str) -> (Fixture, PathBuf) {
 
 /// Runs `record` with these options, for the program in this mode; returns its messages, or `None`
 /// if it failed.
-fn record(
+fn record_program(
     fixture: &Fixture,
     options: &[&str],
     program: &PathBuf,
@@ -23,15 +23,15 @@ fn record(
 ) -> Option<String> {
     let mut command = fixture.trackway(&["record"]);
     command.args(options).arg("--").arg(program).args(mode);
-    let (is_success, _, talk) = result_of(&command.output().expect("it runs"));
+    let (is_success, _, talk) = command_result(&command.output().expect("it runs"));
     is_success.then_some(talk)
 }
 
 /// Returns the output of `print` with these options, without the times and origins of events.
-fn payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<String> {
+fn printed_payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<String> {
     let mut command = fixture.trackway(&["print"]);
     command.args(options).arg(fixture.path(trace));
-    let (is_success, text, talk) = result_of(&command.output().expect("it runs"));
+    let (is_success, text, talk) = command_result(&command.output().expect("it runs"));
     assert!(is_success, "{options:?}: {talk}");
     let payload = |line: &str| line.split_once("{ number").expect("an event").1.to_owned();
     text.lines().map(payload).collect()
@@ -44,7 +44,7 @@ fn payloads(fixture: &Fixture, trace: &str, options: &[&str]) -> Vec<String> {
 fn prefilters_decide_as_filters_on_recorded_events() {
     let (fixture, program) = compile_unstaged("session-unstaged");
     let all = ["kinds", "2000"];
-    record(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
+    record_program(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
     for filter in [
         "path == \"/api/*\"",
         "path == \"(null)\" || path == \"\"",
@@ -70,19 +70,19 @@ fn prefilters_decide_as_filters_on_recorded_events() {
         "starts_with(path, \"xxx\") && contains(note, \"o\")",
     ] {
         let options = ["-o", "some", "--context", "vpid,vtid,procname", "--filter", filter];
-        let talk = record(&fixture, &options, &program, all).expect("it succeeds");
+        let talk = record_program(&fixture, &options, &program, all).expect("it succeeds");
         assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
         let meant = match filter {
             // The other trace has no contexts.
             _ if filter.contains("$ctx") => {
-                payloads(&fixture, "all", &["--filter", "last == \"q\""])
+                printed_payloads(&fixture, "all", &["--filter", "last == \"q\""])
             }
-            _ => payloads(&fixture, "all", &["--filter", filter]),
+            _ => printed_payloads(&fixture, "all", &["--filter", filter]),
         };
         // A path of 6000 bytes is cut in every case.
         let is_of_none = filter.contains("== 6000");
         assert!(meant.is_empty() == is_of_none && meant.len() < 2000, "{filter}: {}", meant.len());
-        assert_eq!(payloads(&fixture, "some", &[]), meant, "{filter}");
+        assert_eq!(printed_payloads(&fixture, "some", &[]), meant, "{filter}");
     }
 }
 
@@ -93,7 +93,7 @@ fn prefilters_decide_as_filters_on_recorded_events() {
 fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     let (fixture, program) = compile_unstaged("session-ends");
     let all = ["ends", "2000"];
-    record(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
+    record_program(&fixture, &["-o", "all"], &program, all).expect("it succeeds");
     // What is so long, and ends so many bytes before the end.
     let of = |length: usize, end: usize| -> String {
         (end + 1..=end + length).rev().map(|before| char::from(b'a' + before as u8 % 26)).collect()
@@ -116,11 +116,11 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
     ]);
     for filter in filters {
         let options = ["-o", "some", "--filter", &filter];
-        let talk = record(&fixture, &options, &program, all).expect("it lives");
+        let talk = record_program(&fixture, &options, &program, all).expect("it lives");
         assert!(talk.contains(" 0 lost"), "{filter}: {talk}");
-        let meant = payloads(&fixture, "all", &["--filter", &filter]);
+        let meant = printed_payloads(&fixture, "all", &["--filter", &filter]);
         assert!(!meant.is_empty() && meant.len() < 2000, "{filter}: {}", meant.len());
-        assert_eq!(payloads(&fixture, "some", &[]), meant, "{filter}");
+        assert_eq!(printed_payloads(&fixture, "some", &[]), meant, "{filter}");
     }
 }
 
@@ -131,10 +131,10 @@ fn strings_that_end_where_memory_does_are_answered_as_what_is_recorded() {
 fn dropped_events_are_not_copied() {
     let (fixture, program) = compile_unstaged("session-untouched");
     let options = ["-o", "trace", "--filter", "kinds:untouched: number > 1000"];
-    let lives = |_| record(&fixture, &options, &program, ["untouched", "100"]).is_some();
+    let lives = |_| record_program(&fixture, &options, &program, ["untouched", "100"]).is_some();
     assert!((0..10).any(lives), "it is staged");
     // Without a filter it cannot live.
-    assert_eq!(record(&fixture, &["-o", "trace"], &program, ["untouched", "100"]), None);
+    assert_eq!(record_program(&fixture, &["-o", "trace"], &program, ["untouched", "100"]), None);
 }
 
 /// RUN a program whose files define an event differently, with a filter on the definition that
@@ -156,6 +156,6 @@ fn a_site_of_another_definition_than_the_one_that_counts_lives() {
     let program = fixture.compile("definitions", long, true, &flags);
     for filter in ["s3 == \"zzz\"", "s1 == \"zzz\"", "length(s2) > 100"] {
         let options = ["-o", "trace", "--filter", filter];
-        assert!(record(&fixture, &options, &program, ["", ""]).is_some(), "{filter}");
+        assert!(record_program(&fixture, &options, &program, ["", ""]).is_some(), "{filter}");
     }
 }

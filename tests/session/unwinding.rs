@@ -6,13 +6,13 @@ use std::path::PathBuf;
 
 use trackway_tests::{Fixture, has, report_skipped, source_dir};
 
-use crate::session_test::result_of;
+use crate::session_test::command_result;
 
 /// Number of stacks that are sampled for each filter.
-const SAMPLES: u64 = 2000;
+const SAMPLE_COUNT: u64 = 2000;
 
 /// Kinds of events with a filter: each takes another path through the library.
-const WAYS: [(&str, &str); 9] = [
+const FILTERED_EVENTS: [(&str, &str); 9] = [
     ("numbers", ""),
     ("strings", ""),
     // Asked in one sequence: no event passes; each fourth does.
@@ -27,7 +27,7 @@ const WAYS: [(&str, &str); 9] = [
 ];
 
 /// Compiles the program of `unwinding.c` by each installed compiler, without frame pointers.
-fn programs(fixture: &Fixture) -> Vec<PathBuf> {
+fn compile_programs(fixture: &Fixture) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(source_dir().join("tests/session/unwinding.c"));
     let text = text.expect("a source file");
     let is_there = |compiler: &&str| {
@@ -45,7 +45,12 @@ fn programs(fixture: &Fixture) -> Vec<PathBuf> {
 
 /// Runs `record` with this filter, of a command, into a small flight recorder. Returns the
 /// program's report, two numbers.
-fn counts(fixture: &Fixture, filter: &str, command: &[&OsStr], about: &str) -> (u64, u64) {
+fn record_program_report(
+    fixture: &Fixture,
+    filter: &str,
+    command: &[&OsStr],
+    about: &str,
+) -> (u64, u64) {
     let trace = fixture.path("trace");
     let _ = std::fs::remove_dir_all(&trace);
     let mut recorder = fixture.trackway(&["record", "--overwrite", "--buffer-size=64K", "-o"]);
@@ -54,7 +59,7 @@ fn counts(fixture: &Fixture, filter: &str, command: &[&OsStr], about: &str) -> (
         recorder.args(["--filter", filter]);
     }
     recorder.arg("--").args(command);
-    let (is_success, said, talk) = result_of(&recorder.output().expect("it runs"));
+    let (is_success, said, talk) = command_result(&recorder.output().expect("it runs"));
     assert!(is_success, "{about}: {said}{talk}");
     print!("{about}: {said}"); // shown where the test fails
     let first = said.lines().next().unwrap_or_default();
@@ -64,12 +69,13 @@ fn counts(fixture: &Fixture, filter: &str, command: &[&OsStr], about: &str) -> (
 }
 
 /// Lets the program sample stacks, each of which must be complete.
-fn check_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command: &[&OsStr]) {
+fn check_sampled_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command: &[&OsStr]) {
     let about = format!("{command:?} {kind} {filter}");
-    let samples = SAMPLES.to_string();
+    let samples = SAMPLE_COUNT.to_string();
     let arguments = [kind, &samples, "places"].map(OsStr::new);
-    let (samples, whole) = counts(fixture, filter, &[command, &arguments].concat(), &about);
-    assert_eq!(samples, SAMPLES, "{about}");
+    let (samples, whole) =
+        record_program_report(fixture, filter, &[command, &arguments].concat(), &about);
+    assert_eq!(samples, SAMPLE_COUNT, "{about}");
     assert_eq!(whole, samples, "{about}");
 }
 
@@ -78,8 +84,10 @@ fn check_stacks(fixture: &Fixture, (kind, filter): (&str, &str), command: &[&OsS
 #[test]
 fn handlers_may_unwind_wherever_they_interrupt_an_event() {
     let fixture = Fixture::new("session-unwinding");
-    for program in programs(&fixture) {
-        WAYS.into_iter().for_each(|way| check_stacks(&fixture, way, &[program.as_os_str()]));
+    for program in compile_programs(&fixture) {
+        FILTERED_EVENTS
+            .into_iter()
+            .for_each(|way| check_sampled_stacks(&fixture, way, &[program.as_os_str()]));
     }
 }
 
@@ -93,9 +101,9 @@ fn handlers_may_unwind_where_filters_are_interpreted() {
     if runs.code() == Some(77) {
         return report_skipped("seccomp filters are not available");
     }
-    for program in programs(&fixture).iter().take(1) {
-        for way in &WAYS[2..] {
-            check_stacks(&fixture, *way, &[launcher.as_os_str(), program.as_os_str()]);
+    for program in compile_programs(&fixture).iter().take(1) {
+        for way in &FILTERED_EVENTS[2..] {
+            check_sampled_stacks(&fixture, *way, &[launcher.as_os_str(), program.as_os_str()]);
         }
     }
 }
@@ -105,11 +113,11 @@ fn handlers_may_unwind_where_filters_are_interpreted() {
 #[test]
 fn threads_may_be_cancelled_wherever_they_are_in_an_event() {
     let fixture = Fixture::new("session-cancelled");
-    for program in programs(&fixture) {
-        for (kind, filter) in WAYS {
+    for program in compile_programs(&fixture) {
+        for (kind, filter) in FILTERED_EVENTS {
             let about = format!("{} {kind} {filter}", program.display());
             let command = [program.as_os_str(), OsStr::new(kind), OsStr::new("cancel")];
-            let (cancelled, cleaned) = counts(&fixture, filter, &command, &about);
+            let (cancelled, cleaned) = record_program_report(&fixture, filter, &command, &about);
             assert!(cancelled == cleaned && cancelled > 0, "{about}: {cancelled}, {cleaned}");
         }
     }

@@ -9,23 +9,25 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use trackway_testkit::Random;
-use trackway_tests::steps::{Running, is_running, send, wait_for};
+use trackway_tests::steps::{RunningProgram, is_running, send_signal, wait_for};
 
-use crate::live::Follower;
-use crate::session_test::{Bursts, Numbers, assert_none_there, result_of};
-use crate::users_fixture::{ANN, BOB, BURST, EVE, Users, assert_bursts, stream_of};
+use crate::live::SessionFollower;
+use crate::session_test::{BurstProgram, StreamNumbers, assert_range_absent, command_result};
+use crate::users_fixture::{
+    ANN_UID, BOB_UID, BURST_EVENTS, EVE_UID, UsersTest, assert_bursts_present, first_stream_of,
+};
 
 /// RUN create --user all; a program of one user before, of another after, and root's. EXPECT all of
 /// them in one trace, in order of time, and no path of the trace in the users' windows.
 #[test]
 fn all_users_are_recorded_whenever_they_come() {
-    let Some(users) = Users::new("users-all") else { return };
-    let mut ann = users.bursts(ANN);
+    let Some(users) = UsersTest::new("users-all") else { return };
+    let mut ann = users.bursts(ANN_UID);
     users.test.ok("session create watch --user all -o trace");
-    assert_eq!(users.users_of("watch").into_keys().collect::<Vec<_>>(), [0, ANN]);
+    assert_eq!(users.users_of("watch").into_keys().collect::<Vec<_>>(), [0, ANN_UID]);
     ann.next();
-    let mut bob = users.bursts(BOB);
-    users.wait_for("watch", BOB);
+    let mut bob = users.bursts(BOB_UID);
+    users.wait_for("watch", BOB_UID);
     for _ in 0..3 {
         ann.next();
         users.test.emit("steps", 10);
@@ -38,7 +40,7 @@ fn all_users_are_recorded_whenever_they_come() {
     for line in ["  users     all", "  user      root (0): 30 events", "  user      65532: "] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    for uid in [ANN, BOB] {
+    for uid in [ANN_UID, BOB_UID] {
         let window = fs::read(users.window(uid)).expect("root reads all");
         let trace = users.test.fixture.path("trace");
         let trace = trace.to_str().expect("text").as_bytes();
@@ -47,10 +49,10 @@ fn all_users_are_recorded_whenever_they_come() {
     let (_, talk) = users.test.ok("session destroy watch");
     assert!(talk.contains("events recorded, 0 lost, 5 processes"), "{talk}");
     let numbers = users.numbers("trace");
-    assert_bursts(&numbers, ANN, 1..5);
-    assert_none_there(&numbers, stream_of(ANN), 0..BURST);
-    assert_bursts(&numbers, BOB, 1..4);
-    assert_eq!(numbers[&crate::session_test::ONE].len(), 30);
+    assert_bursts_present(&numbers, ANN_UID, 1..5);
+    assert_range_absent(&numbers, first_stream_of(ANN_UID), 0..BURST_EVENTS);
+    assert_bursts_present(&numbers, BOB_UID, 1..4);
+    assert_eq!(numbers[&crate::session_test::RUN_ONCE_STREAM].len(), 30);
     assert_eq!(users.parts("trace"), ["0/64-bit", "65531/64-bit", "65532/64-bit"]);
     assert_eq!(users.unfinished_parts(), 0);
     drop((ann, bob));
@@ -60,38 +62,41 @@ fn all_users_are_recorded_whenever_they_come() {
 /// the first on, windows that belong to them, and no events of a third user.
 #[test]
 fn named_users_are_recorded_from_their_first_event() {
-    let Some(users) = Users::new("users-named") else { return };
-    users.test.ok(&format!("session create two --user {ANN},{BOB} -o trace"));
-    for uid in [ANN, BOB] {
+    let Some(users) = UsersTest::new("users-named") else { return };
+    users.test.ok(&format!("session create two --user {ANN_UID},{BOB_UID} -o trace"));
+    for uid in [ANN_UID, BOB_UID] {
         let status = fs::metadata(users.window(uid)).expect("it was made");
         assert_eq!((status.uid(), status.permissions().mode() & 0o777), (uid, 0o600));
     }
-    for uid in [ANN, BOB, EVE] {
+    for uid in [ANN_UID, BOB_UID, EVE_UID] {
         users.emit(uid);
     }
     users.test.emit("steps", 10);
-    let expected = BTreeMap::from([(ANN, BURST), (BOB, BURST)]);
+    let expected = BTreeMap::from([(ANN_UID, BURST_EVENTS), (BOB_UID, BURST_EVENTS)]);
     wait_for("its next look", || users.users_of("two") == expected);
     users.test.ok("session destroy two");
     let numbers = users.numbers("trace");
-    assert_eq!(numbers.keys().copied().collect::<Vec<_>>(), [ANN, BOB].map(stream_of));
-    for uid in [ANN, BOB] {
-        assert_bursts(&numbers, uid, 0..1);
+    assert_eq!(
+        numbers.keys().copied().collect::<Vec<_>>(),
+        [ANN_UID, BOB_UID].map(first_stream_of)
+    );
+    for uid in [ANN_UID, BOB_UID] {
+        assert_bursts_present(&numbers, uid, 0..1);
     }
     // A session's user may be root itself, by name.
     users.test.ok("session create own --user root -o own");
-    users.emit(ANN);
+    users.emit(ANN_UID);
     users.test.emit("steps", 10);
     users.test.ok("session destroy own");
     assert_eq!(users.parts("own"), ["0/64-bit"]);
-    assert_eq!(users.numbers("own")[&crate::session_test::ONE].len(), 10);
+    assert_eq!(users.numbers("own")[&crate::session_test::RUN_ONCE_STREAM].len(), 10);
 }
 
 /// RUN create as an ordinary user: for another user, for all, for a user that does not exist, and
 /// for the same user. EXPECT a refusal with the reason and no remains, except for the same user.
 #[test]
 fn only_root_records_others() {
-    let Some(users) = Users::new("users-refused") else { return };
+    let Some(users) = UsersTest::new("users-refused") else { return };
     let line = |user: &str| format!("session create mine --user {user} -o mine");
     for (user, why) in [
         ("all", "only root may record the programs of all users"),
@@ -99,44 +104,45 @@ fn only_root_records_others() {
         ("65532", "only root may record the programs of '65532'"),
         ("nobody-of-this-name", "there is no user 'nobody-of-this-name'"),
     ] {
-        let (is_success, text, talk) = result_of(&users.trackway_as(ANN, &line(user)));
+        let (is_success, text, talk) = command_result(&users.trackway_as(ANN_UID, &line(user)));
         assert!(!is_success && text.is_empty() && talk.contains(why), "{user}: {talk}");
         assert!(why.starts_with("there") || talk.contains("\n  sudo "), "{talk}");
         assert!(!users.test.fixture.path("mine").exists(), "{user}");
     }
     let talk = users.test.refused("session create mine --user nobody-of-this-name -o mine");
     assert!(talk.contains("there is no user"), "{talk}");
-    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, &line(&ANN.to_string())));
+    let (is_success, _, talk) =
+        command_result(&users.trackway_as(ANN_UID, &line(&ANN_UID.to_string())));
     assert!(is_success, "{talk}");
-    users.emit(ANN);
-    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, "session destroy mine"));
-    assert!(is_success && talk.contains(&format!("{BURST} events recorded")), "{talk}");
+    users.emit(ANN_UID);
+    let (is_success, _, talk) = command_result(&users.trackway_as(ANN_UID, "session destroy mine"));
+    assert!(is_success && talk.contains(&format!("{BURST_EVENTS} events recorded")), "{talk}");
 }
 
 /// RUN event off and on, channel set and add, stop, start, clear, snapshot; and a new user after
 /// each. EXPECT that the change applies to all, whenever they come.
 #[test]
 fn changes_apply_to_present_and_later_users() {
-    let Some(users) = Users::new("users-changes") else { return };
+    let Some(users) = UsersTest::new("users-changes") else { return };
     let test = &users.test;
-    test.ok(&format!("session create all --user {ANN},{BOB} -o trace"));
+    test.ok(&format!("session create all --user {ANN_UID},{BOB_UID} -o trace"));
     test.ok("event off all life:*");
-    users.emit(ANN);
+    users.emit(ANN_UID);
     test.ok("session create late --user all --no-start -o late");
     test.ok("event off late life:*");
     test.ok("session start late");
     test.ok("event on all life:*");
     test.ok("channel set all channel0 --context vpid,procname");
     test.ok("channel add all more --event life:*");
-    let mut bob = users.bursts(BOB);
+    let mut bob = users.bursts(BOB_UID);
     test.ok("session stop all");
     bob.next();
     test.ok("session start all");
     bob.next();
     test.ok("channel remove all more");
     bob.next();
-    let eve = users.bursts(EVE);
-    users.wait_for("late", EVE);
+    let eve = users.bursts(EVE_UID);
+    users.wait_for("late", EVE_UID);
     let mut eve = eve;
     eve.next();
     test.ok("event on late life:*");
@@ -146,43 +152,45 @@ fn changes_apply_to_present_and_later_users() {
     test.ok("session destroy all");
     test.ok("session destroy late");
     let numbers = users.numbers("trace");
-    let of_bob = &numbers[&stream_of(BOB)];
-    assert!(!numbers.contains_key(&stream_of(ANN)), "its events were off");
+    let of_bob = &numbers[&first_stream_of(BOB_UID)];
+    assert!(!numbers.contains_key(&first_stream_of(ANN_UID)), "its events were off");
     let times = |burst: u64| {
-        let range = burst * BURST..(burst + 1) * BURST;
-        of_bob.iter().filter(|number| range.contains(number)).count() as u64 / BURST
+        let range = burst * BURST_EVENTS..(burst + 1) * BURST_EVENTS;
+        of_bob.iter().filter(|number| range.contains(number)).count() as u64 / BURST_EVENTS
     };
     assert_eq!([0, 1, 2, 3].map(times), [2, 0, 2, 1], "by one channel, or two");
     let text = test.fixture.print(&test.fixture.path("trace"));
     assert!(
-        text.lines().all(|line| !line.contains(&stream_of(BOB).to_string())
+        text.lines().all(|line| !line.contains(&first_stream_of(BOB_UID).to_string())
             || line.contains("procname = \"emitter\"")
             || !line.contains("vpid")),
         "{text}"
     );
     let late = users.numbers("late");
-    assert_none_there(&late, stream_of(EVE), 0..2 * BURST);
-    assert_bursts(&late, EVE, 2..4);
+    assert_range_absent(&late, first_stream_of(EVE_UID), 0..2 * BURST_EVENTS);
+    assert_bursts_present(&late, EVE_UID, 2..4);
     drop((bob, eve));
 }
 
 /// RUN snapshot and clear of a flight recorder over two users. EXPECT both of them in the snapshot.
 #[test]
 fn a_snapshot_has_all_users() {
-    let Some(users) = Users::new("users-snapshot") else { return };
-    users.test.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
-    users.emit(ANN);
-    users.emit(BOB);
+    let Some(users) = UsersTest::new("users-snapshot") else { return };
+    users
+        .test
+        .ok(&format!("session create all --user {ANN_UID},{BOB_UID} --flight-recorder -o flight"));
+    users.emit(ANN_UID);
+    users.emit(BOB_UID);
     let (folder, talk) = users.test.ok("session snapshot all");
-    assert!(talk.contains(&format!("{} events", 2 * BURST)), "{talk}");
+    assert!(talk.contains(&format!("{} events", 2 * BURST_EVENTS)), "{talk}");
     assert!(folder.trim().ends_with("flight/snapshot-1"), "{folder}");
     let numbers = users.numbers("flight/snapshot-1");
-    assert_bursts(&numbers, ANN, 0..1);
-    assert_bursts(&numbers, BOB, 0..1);
+    assert_bursts_present(&numbers, ANN_UID, 0..1);
+    assert_bursts_present(&numbers, BOB_UID, 0..1);
     users.test.ok("session clear all");
-    users.emit(BOB);
+    users.emit(BOB_UID);
     let (_, talk) = users.test.ok("session snapshot all");
-    assert!(talk.contains(&format!("{BURST} events")), "{talk}");
+    assert!(talk.contains(&format!("{BURST_EVENTS} events")), "{talk}");
     users.test.ok("session destroy all");
     assert_eq!(users.parts("flight/snapshot-2"), ["65531/64-bit", "65532/64-bit"]);
     assert_eq!(users.unfinished_parts(), 0);
@@ -194,17 +202,17 @@ fn a_snapshot_has_all_users() {
 /// are lost, and when no more are.
 #[test]
 fn a_trace_that_cannot_be_written_delays_no_other_user() {
-    let Some(users) = Users::new("users-stalled") else { return };
+    let Some(users) = UsersTest::new("users-stalled") else { return };
     let sizes = "--buffer-size 16K --sub-buffers 2";
-    users.test.ok(&format!("session create all --user {ANN},{EVE} {sizes} -o trace"));
-    let index = users.test.fixture.path(&format!("trace/ust/uid/{EVE}/64-bit/index"));
+    users.test.ok(&format!("session create all --user {ANN_UID},{EVE_UID} {sizes} -o trace"));
+    let index = users.test.fixture.path(&format!("trace/ust/uid/{EVE_UID}/64-bit/index"));
     let away = index.with_file_name("away");
     fs::rename(&index, &away).expect("ours");
-    users.emit(EVE);
+    users.emit(EVE_UID);
     let stalled = "user 65533: cannot";
     wait_for("that it is seen", || users.notices("all").contains(stalled));
-    let (steps, mut program) = users.program_of(ANN, "threads", 1);
-    let mut ann = Running::start(&mut program);
+    let (steps, mut program) = users.program_of(ANN_UID, "threads", 1);
+    let mut ann = RunningProgram::start(&mut program);
     steps.wait_more(8000);
     steps.stop();
     wait_for("its end", || !ann.runs());
@@ -216,9 +224,9 @@ fn a_trace_that_cannot_be_written_delays_no_other_user() {
     assert_eq!(users.notices("all").matches(stalled).count(), 1, "said once");
     users.test.ok("session destroy all");
     let (there, emitted) =
-        (users.numbers("trace")[&stream_of(ANN)].len() as u64, steps.counts().emitted());
+        (users.numbers("trace")[&first_stream_of(ANN_UID)].len() as u64, steps.counts().emitted());
     assert!(there > emitted / 10 * 9, "{there} of {emitted}");
-    assert_bursts(&users.numbers("trace"), EVE, 0..1);
+    assert_bursts_present(&users.numbers("trace"), EVE_UID, 0..1);
 }
 
 /// RUN snapshot of a session over two users, after the trace of one was removed; of both. EXPECT
@@ -226,22 +234,24 @@ fn a_trace_that_cannot_be_written_delays_no_other_user() {
 /// left.
 #[test]
 fn a_snapshot_has_all_users_that_can_be_in_it() {
-    let Some(users) = Users::new("users-snapshot-some") else { return };
-    users.test.ok(&format!("session create all --user {ANN},{EVE} --flight-recorder -o flight"));
+    let Some(users) = UsersTest::new("users-snapshot-some") else { return };
+    users
+        .test
+        .ok(&format!("session create all --user {ANN_UID},{EVE_UID} --flight-recorder -o flight"));
     let part = |uid: u32| users.test.fixture.path(&format!("flight/ust/uid/{uid}/64-bit"));
-    fs::remove_dir_all(part(EVE)).expect("ours");
-    users.emit(ANN);
-    users.emit(EVE);
+    fs::remove_dir_all(part(EVE_UID)).expect("ours");
+    users.emit(ANN_UID);
+    users.emit(EVE_UID);
     let (_, talk) = users.test.ok("session snapshot all");
     assert!(talk.contains("trackway: user 65533 is not in it: cannot "), "{talk}");
-    assert!(talk.contains(&format!("{BURST} events")), "{talk}");
-    assert_bursts(&users.numbers("flight/snapshot-1"), ANN, 0..1);
+    assert!(talk.contains(&format!("{BURST_EVENTS} events")), "{talk}");
+    assert_bursts_present(&users.numbers("flight/snapshot-1"), ANN_UID, 0..1);
     assert_eq!(users.parts("flight/snapshot-1"), ["65531/64-bit"]);
     let talk = users.test.refused("session destroy all");
     assert!(talk.contains("its folder was removed"), "{talk}");
-    users.test.ok(&format!("session create one --user {EVE} --flight-recorder -o one"));
+    users.test.ok(&format!("session create one --user {EVE_UID} --flight-recorder -o one"));
     fs::remove_dir_all(users.test.fixture.path("one/ust")).expect("ours");
-    users.emit(EVE);
+    users.emit(EVE_UID);
     let talk = users.test.refused("session snapshot one");
     assert!(talk.contains("its folder was removed"), "{talk}");
 }
@@ -250,20 +260,22 @@ fn a_snapshot_has_all_users_that_can_be_in_it() {
 /// each, the other's without a wait, and the early one later.
 #[test]
 fn users_ask_for_snapshots_beside_each_other() {
-    let Some(users) = Users::new("users-snapshots") else { return };
-    users.test.ok(&format!("session create all --user {ANN},{BOB} --flight-recorder -o flight"));
+    let Some(users) = UsersTest::new("users-snapshots") else { return };
+    users
+        .test
+        .ok(&format!("session create all --user {ANN_UID},{BOB_UID} --flight-recorder -o flight"));
     let snapshots = || users.test.status("all")["snapshots"].as_u64().expect("a number");
     let ask = |uid: u32| {
         let (_, mut program) = users.program(uid, "snapshot");
         let output = program.output().expect("setpriv runs");
         assert!(output.status.success(), "{output:?}");
     };
-    ask(ANN);
+    ask(ANN_UID);
     wait_for("the first", || snapshots() == 1);
-    ask(ANN);
-    ask(BOB);
+    ask(ANN_UID);
+    ask(BOB_UID);
     wait_for("the other user's", || snapshots() == 2);
-    assert_bursts(&users.numbers("flight/snapshot-2"), BOB, 0..1);
+    assert_bursts_present(&users.numbers("flight/snapshot-2"), BOB_UID, 0..1);
     wait_for("the one that came too soon", || snapshots() == 3);
     users.test.ok("session destroy all");
     assert!(!users.test.fixture.path("flight/snapshot-4").exists());
@@ -274,29 +286,29 @@ fn users_ask_for_snapshots_beside_each_other() {
 /// window is recorded.
 #[test]
 fn a_truncated_window_is_released_and_others_are_not() {
-    let Some(users) = Users::new("users-truncated") else { return };
-    let mut bob = users.bursts(BOB);
-    users.emit(EVE);
+    let Some(users) = UsersTest::new("users-truncated") else { return };
+    let mut bob = users.bursts(BOB_UID);
+    users.emit(EVE_UID);
     users.test.ok("session create all --user all -o trace");
-    users.emit(EVE);
-    wait_for("the user's events", || users.users_of("all")[&EVE] == BURST);
-    let window = users.window(EVE);
-    let cut = users.as_user(EVE, "truncate").args(["-s", "4096"]).arg(&window).status();
+    users.emit(EVE_UID);
+    wait_for("the user's events", || users.users_of("all")[&EVE_UID] == BURST_EVENTS);
+    let window = users.window(EVE_UID);
+    let cut = users.as_user(EVE_UID, "truncate").args(["-s", "4096"]).arg(&window).status();
     assert!(cut.expect("truncate runs").success());
-    wait_for("that it is seen", || !users.users_of("all").contains_key(&EVE));
+    wait_for("that it is seen", || !users.users_of("all").contains_key(&EVE_UID));
     let notices = users.notices("all");
     assert!(notices.contains("user 65533 is not recorded any more"), "{notices}");
     bob.next();
     fs::remove_file(&window).expect("root may");
-    let (steps, mut program) = users.program(EVE, "bursts");
-    let mut eve = Bursts::begin(steps, &mut program);
-    users.wait_for("all", EVE);
+    let (steps, mut program) = users.program(EVE_UID, "bursts");
+    let mut eve = BurstProgram::begin(steps, &mut program);
+    users.wait_for("all", EVE_UID);
     eve.next();
     bob.next();
     users.test.ok("session destroy all");
     let numbers = users.numbers("trace");
-    assert_bursts(&numbers, BOB, 1..3);
-    assert_bursts(&numbers, EVE, 1..2);
+    assert_bursts_present(&numbers, BOB_UID, 1..3);
+    assert_bursts_present(&numbers, EVE_UID, 1..2);
     assert!(users.parts("trace").contains(&"65533/64-bit-2".to_owned()));
     drop((bob, eve));
 }
@@ -306,7 +318,7 @@ fn a_truncated_window_is_released_and_others_are_not() {
 /// target does not change, and that the others are recorded.
 #[test]
 fn files_that_are_no_windows_are_skipped() {
-    let Some(users) = Users::new("users-garbage") else { return };
+    let Some(users) = UsersTest::new("users-garbage") else { return };
     users.test.ok("session create first --user root -o first"); // so that the name is known
     users.test.ok("session destroy first");
     let secret = users.test.fixture.path("secret");
@@ -326,7 +338,7 @@ fn files_that_are_no_windows_are_skipped() {
     let make = |first: u32| {
         put(first, &random(3 << 20), first, 0o600);
         put(first + 1, &random(100), first + 1, 0o600);
-        put(first + 2, &random(3 << 20), EVE, 0o600);
+        put(first + 2, &random(3 << 20), EVE_UID, 0o600);
         put(first + 3, &random(3 << 20), first + 3, 0o666);
         symlink(&secret, window(first + 4)).expect("a link");
         let fifo = Command::new("mkfifo").arg(window(first + 5)).status();
@@ -346,9 +358,9 @@ fn files_that_are_no_windows_are_skipped() {
     users.test.ok("session create all --user all -o trace");
     make(60_100);
     users.test.ok(&format!("channel add all more --event {}", "nothing:*"));
-    users.emit(ANN);
-    users.wait_for("all", ANN);
-    users.emit(ANN);
+    users.emit(ANN_UID);
+    users.wait_for("all", ANN_UID);
+    users.emit(ANN_UID);
     let notices = users.notices("all");
     for uid in [60_000, 60_100] {
         assert!(notices.contains(&format!("user {uid} is not recorded")), "{notices}");
@@ -356,8 +368,8 @@ fn files_that_are_no_windows_are_skipped() {
         assert!(notices.contains(&opened), "{notices}");
     }
     users.test.ok("session destroy all");
-    let there = users.numbers("trace")[&stream_of(ANN)].len() as u64;
-    assert!(there >= BURST, "{there}");
+    let there = users.numbers("trace")[&first_stream_of(ANN_UID)].len() as u64;
+    assert!(there >= BURST_EVENTS, "{there}");
     assert_eq!(fs::read(&secret).expect("ours"), vec![7; 4 << 20]);
 }
 
@@ -365,17 +377,18 @@ fn files_that_are_no_windows_are_skipped() {
 /// locked. EXPECT that the recorder goes on, answers, and has all events of the third user.
 #[test]
 fn an_overwritten_or_locked_window_harms_only_its_user() {
-    let Some(users) = Users::new("users-scribble") else { return };
-    let mut ann = users.bursts(ANN);
-    users.emit(BOB);
-    users.emit(EVE);
+    let Some(users) = UsersTest::new("users-scribble") else { return };
+    let mut ann = users.bursts(ANN_UID);
+    users.emit(BOB_UID);
+    users.emit(EVE_UID);
     users.test.ok("session create all --user all -o trace");
-    let lock = users.as_user(EVE, "flock").arg(users.window(EVE)).args(["sleep", "40"]).spawn();
+    let lock =
+        users.as_user(EVE_UID, "flock").arg(users.window(EVE_UID)).args(["sleep", "40"]).spawn();
     let mut lock = lock.expect("flock runs");
     let script = "while :; do dd if=/dev/urandom of=\"$0\" bs=64k count=40 conv=notrunc; done";
-    let mut scribble = users.as_user(BOB, "sh");
-    scribble.args(["-c", script]).arg(users.window(BOB)).stderr(Stdio::null());
-    let mut scribble = Running::start(&mut scribble);
+    let mut scribble = users.as_user(BOB_UID, "sh");
+    scribble.args(["-c", script]).arg(users.window(BOB_UID)).stderr(Stdio::null());
+    let mut scribble = RunningProgram::start(&mut scribble);
     for round in 0..8 {
         ann.next();
         match round % 4 {
@@ -393,10 +406,10 @@ fn an_overwritten_or_locked_window_harms_only_its_user() {
     let numbers = {
         // The overwritten data is the user's own; readers report it.
         let mut print = users.test.command("print trace");
-        let (_, text, _) = result_of(&print.output().expect("trackway runs"));
-        crate::session_test::numbers_of(&text)
+        let (_, text, _) = command_result(&print.output().expect("trackway runs"));
+        crate::session_test::parse_numbers(&text)
     };
-    assert_bursts(&numbers, ANN, 1..9);
+    assert_bursts_present(&numbers, ANN_UID, 1..9);
     assert!(talk.contains("events recorded"), "{talk}");
     drop(ann);
 }
@@ -407,11 +420,11 @@ fn an_overwritten_or_locked_window_harms_only_its_user() {
 /// change.
 #[test]
 fn a_user_without_room_for_a_change_goes_on_unchanged() {
-    let Some(users) = Users::new("users-no-slot") else { return };
+    let Some(users) = UsersTest::new("users-no-slot") else { return };
     let test = &users.test;
-    test.ok(&format!("session create all --user {ANN},{EVE} --context none -o trace"));
-    let (mut ann, mut eve) = (users.bursts(ANN), users.bursts(EVE));
-    let theirs = |line: &str| result_of(&users.trackway_as(EVE, line));
+    test.ok(&format!("session create all --user {ANN_UID},{EVE_UID} --context none -o trace"));
+    let (mut ann, mut eve) = (users.bursts(ANN_UID), users.bursts(EVE_UID));
+    let theirs = |line: &str| command_result(&users.trackway_as(EVE_UID, line));
     assert!(theirs("session create mine --event nothing:* -o mine").0);
     let mut channels = 1;
     while theirs(&format!("channel add mine more{channels} --event nothing:*")).0 {
@@ -434,15 +447,15 @@ fn a_user_without_room_for_a_change_goes_on_unchanged() {
     let (_, talk) = test.ok("session destroy all");
     assert!(talk.contains(" 0 lost"), "{talk}");
     let numbers = users.numbers("trace");
-    for uid in [ANN, EVE] {
-        assert_bursts(&numbers, uid, 0..4);
-        assert_eq!(numbers[&stream_of(uid)].len() as u64, 4 * BURST, "each once");
+    for uid in [ANN_UID, EVE_UID] {
+        assert_bursts_present(&numbers, uid, 0..4);
+        assert_eq!(numbers[&first_stream_of(uid)].len() as u64, 4 * BURST_EVENTS, "each once");
         let part = format!("trace/ust/uid/{uid}");
         let text = test.fixture.print(&test.fixture.path(&part));
         let with = |context: &str| text.lines().filter(|line| line.contains(context)).count();
-        let of_vpid = if uid == ANN { BURST } else { 0 };
+        let of_vpid = if uid == ANN_UID { BURST_EVENTS } else { 0 };
         assert_eq!(with("{ vpid = ") as u64, of_vpid, "{uid}");
-        assert_eq!(with("procname = \"emitter\"") as u64, BURST, "{uid}");
+        assert_eq!(with("procname = \"emitter\"") as u64, BURST_EVENTS, "{uid}");
     }
     assert_eq!(users.unfinished_parts(), 0);
     drop((ann, eve));
@@ -453,51 +466,54 @@ fn a_user_without_room_for_a_change_goes_on_unchanged() {
 /// to do.
 #[test]
 fn only_root_completes_the_remains_of_a_killed_recorder() {
-    let Some(users) = Users::new("users-killed") else { return };
+    let Some(users) = UsersTest::new("users-killed") else { return };
     let test = &users.test;
-    test.ok(&format!("session create all --user root,{ANN},{BOB} -o trace"));
-    for uid in [ANN, BOB] {
+    test.ok(&format!("session create all --user root,{ANN_UID},{BOB_UID} -o trace"));
+    for uid in [ANN_UID, BOB_UID] {
         users.emit(uid);
     }
     test.emit("steps", 10);
     let recorder = test.recorder_of("all");
-    send(recorder.cast_signed(), libc::SIGKILL);
+    send_signal(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
-    let mut ann = users.bursts(ANN);
+    let mut ann = users.bursts(ANN_UID);
     assert_eq!(users.unfinished_parts(), 3);
     assert_eq!(test.list()[0]["state"], "dead");
-    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, "recover"));
+    let (is_success, _, talk) = command_result(&users.trackway_as(ANN_UID, "recover"));
     assert!(is_success && talk.contains("of another user's session"), "{talk}");
     let mine = "session create mine -o mine --event nothing:*";
-    let (is_success, _, talk) = result_of(&users.trackway_as(ANN, mine));
+    let (is_success, _, talk) = command_result(&users.trackway_as(ANN_UID, mine));
     assert!(is_success && !talk.contains("recover"), "{talk}");
     ann.next();
     let (_, talk) = test.ok("recover");
     assert_eq!(talk.matches("recovered ").count(), 3, "{talk}");
     assert!(users.unfinished_parts() == 0 && test.list().is_empty());
     let numbers = users.numbers("trace");
-    for uid in [ANN, BOB] {
-        assert_eq!(&numbers[&stream_of(uid)][..BURST as usize], (0..BURST).collect::<Vec<_>>());
+    for uid in [ANN_UID, BOB_UID] {
+        assert_eq!(
+            &numbers[&first_stream_of(uid)][..BURST_EVENTS as usize],
+            (0..BURST_EVENTS).collect::<Vec<_>>()
+        );
     }
-    assert_eq!(numbers[&crate::session_test::ONE].len(), 10);
+    assert_eq!(numbers[&crate::session_test::RUN_ONCE_STREAM].len(), 10);
     let (_, talk) = test.ok("recover");
     assert!(talk.contains("nothing to recover"), "{talk}");
     drop(ann);
-    result_of(&users.trackway_as(ANN, "session destroy mine"));
+    command_result(&users.trackway_as(ANN_UID, "session destroy mine"));
 }
 
 /// RUN kill -9 of the recorder; root's next session; and, of another, `recover DIR` of a trace that
 /// was moved, without the recorder's own data. EXPECT both complete.
 #[test]
 fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
-    let Some(users) = Users::new("users-moved") else { return };
+    let Some(users) = UsersTest::new("users-moved") else { return };
     let test = &users.test;
     for (trace, next) in [("first", "session create more -o more"), ("second", "recover moved")] {
-        test.ok(&format!("session create all --user {ANN},{BOB} -o {trace}"));
-        users.emit(ANN);
-        users.emit(BOB);
+        test.ok(&format!("session create all --user {ANN_UID},{BOB_UID} -o {trace}"));
+        users.emit(ANN_UID);
+        users.emit(BOB_UID);
         let recorder = test.recorder_of("all");
-        send(recorder.cast_signed(), libc::SIGKILL);
+        send_signal(recorder.cast_signed(), libc::SIGKILL);
         wait_for("the recorder's end", || !is_running(recorder));
         let trace = match next.ends_with("moved") {
             true => {
@@ -511,10 +527,10 @@ fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
         let (_, talk) = test.ok(next);
         assert_eq!(talk.matches("recovered ").count(), 2, "{talk}");
         let numbers = users.numbers(trace);
-        for uid in [ANN, BOB] {
-            assert_bursts(&numbers, uid, 0..1);
+        for uid in [ANN_UID, BOB_UID] {
+            assert_bursts_present(&numbers, uid, 0..1);
         }
-        result_of(&test.run("session destroy more"));
+        command_result(&test.run("session destroy more"));
     }
 }
 
@@ -523,15 +539,16 @@ fn a_trace_of_several_users_is_recovered_in_passing_and_where_it_was_moved() {
 /// session.
 #[test]
 fn root_follows_no_path_from_another_user_s_window() {
-    let Some(users) = Users::new("users-path") else { return };
+    let Some(users) = UsersTest::new("users-path") else { return };
     let (is_success, _, talk) =
-        result_of(&users.trackway_as(EVE, "session create mine -o eve/trace"));
+        command_result(&users.trackway_as(EVE_UID, "session create mine -o eve/trace"));
     assert!(is_success, "{talk}");
-    users.emit(EVE);
-    let (_, text, _) = result_of(&users.trackway_as(EVE, "session status mine --format json"));
+    users.emit(EVE_UID);
+    let (_, text, _) =
+        command_result(&users.trackway_as(EVE_UID, "session status mine --format json"));
     let status: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let recorder = i32::try_from(status["pid"].as_u64().expect("a process")).expect("a process");
-    send(recorder, libc::SIGKILL);
+    send_signal(recorder, libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder.cast_unsigned()));
     // What is root's, in its place.
     users.test.ok("session create root -o root");
@@ -542,30 +559,30 @@ fn root_follows_no_path_from_another_user_s_window() {
     let (_, talk) = users.test.ok("recover");
     assert!(talk.contains("nothing to recover"), "{talk}");
     users.test.ok("session destroy root");
-    assert_eq!(users.numbers("root")[&crate::session_test::ONE].len(), 10);
+    assert_eq!(users.numbers("root")[&crate::session_test::RUN_ONCE_STREAM].len(), 10);
     fs::remove_file(fixture("eve/trace")).expect("ours");
     fs::rename(fixture("eve/kept"), fixture("eve/trace")).expect("root may");
-    let (is_success, _, talk) = result_of(&users.trackway_as(EVE, "recover"));
-    assert!(is_success && talk.contains(&format!("{BURST} more events")), "{talk}");
+    let (is_success, _, talk) = command_result(&users.trackway_as(EVE_UID, "recover"));
+    assert!(is_success && talk.contains(&format!("{BURST_EVENTS} more events")), "{talk}");
 }
 
 /// RUN a user whose window claims that less was written than was; kill -9; recover as root. EXPECT
 /// that the written data is still there.
 #[test]
 fn written_data_cannot_be_taken_back() {
-    let Some(users) = Users::new("users-rewind") else { return };
+    let Some(users) = UsersTest::new("users-rewind") else { return };
     let test = &users.test;
-    test.ok(&format!("session create all --user {EVE} -o trace"));
+    test.ok(&format!("session create all --user {EVE_UID} -o trace"));
     for _ in 0..3 {
-        users.emit(EVE);
+        users.emit(EVE_UID);
         test.ok("session stop all"); // so that it is in the trace
         test.ok("session start all");
     }
     let recorder = test.recorder_of("all");
-    send(recorder.cast_signed(), libc::SIGKILL);
+    send_signal(recorder.cast_signed(), libc::SIGKILL);
     wait_for("the recorder's end", || !is_running(recorder));
     // Control lines begin after the fixed part; their counters are zero in a new session.
-    let window = fs::OpenOptions::new().read(true).write(true).open(users.window(EVE));
+    let window = fs::OpenOptions::new().read(true).write(true).open(users.window(EVE_UID));
     let window = window.expect("root may");
     let mut bytes = vec![0; window.metadata().expect("its length").len() as usize];
     window.read_exact_at(&mut bytes, 0).expect("read");
@@ -575,7 +592,7 @@ fn written_data_cannot_be_taken_back() {
         // Progress: how long a stream's file is, and how many packets it has.
         let (file_bytes, packets) = (word(at), word(at + 8));
         let is_stream = file_bytes > 4096 && file_bytes < 1 << 20 && (3..20).contains(&packets);
-        if is_stream && is_length_of_a_stream(&test.fixture.path("trace"), file_bytes) {
+        if is_stream && has_file_of_length(&test.fixture.path("trace"), file_bytes) {
             window.write_all_at(&[0; 16], at as u64).expect("written");
             rewound += 1;
         }
@@ -583,16 +600,16 @@ fn written_data_cannot_be_taken_back() {
     assert!(rewound > 0, "the window's layout is another");
     test.ok("recover");
     let numbers = users.numbers("trace");
-    assert!(numbers[&stream_of(EVE)].len() as u64 >= 3 * BURST, "{numbers:?}");
+    assert!(numbers[&first_stream_of(EVE_UID)].len() as u64 >= 3 * BURST_EVENTS, "{numbers:?}");
 }
 
 /// Returns true if a file below a folder has this length.
-fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
+fn has_file_of_length(folder: &Path, bytes: u64) -> bool {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.into_iter().any(|entry| {
         let path = entry.path();
         match path.is_dir() {
-            true => is_length_of_a_stream(&path, bytes),
+            true => has_file_of_length(&path, bytes),
             false => entry.metadata().is_ok_and(|status| status.len() == bytes),
         }
     })
@@ -602,7 +619,7 @@ fn is_length_of_a_stream(folder: &Path, bytes: u64) -> bool {
 /// EXPECT all its events, before and after, in the two users' parts.
 #[test]
 fn a_program_that_gives_up_root_is_recorded_before_and_after() {
-    let Some(users) = Users::new("users-drop") else { return };
+    let Some(users) = UsersTest::new("users-drop") else { return };
     let program = users.test.fixture.compile_file("lives/users.c", true, &[]);
     let steps = users.test.steps_from(0);
     fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
@@ -614,10 +631,10 @@ fn a_program_that_gives_up_root_is_recorded_before_and_after() {
     let (_, talk) = users.test.ok("session destroy both");
     assert!(talk.contains("became another user"), "{talk}");
     let numbers = users.numbers("trace");
-    crate::session_test::assert_all_there(&numbers, &steps);
+    crate::session_test::assert_all_present(&numbers, &steps);
     let of = |part: &str| {
         let part = users.test.fixture.path("trace/ust/uid").join(part);
-        crate::session_test::numbers_of(&users.test.fixture.print(&part))
+        crate::session_test::parse_numbers(&users.test.fixture.print(&part))
     };
     assert_eq!(of("0").into_keys().collect::<Vec<_>>(), [0]);
     assert!(!of("65534").contains_key(&0));
@@ -627,25 +644,27 @@ fn a_program_that_gives_up_root_is_recorded_before_and_after() {
 /// both while they go on, and the end.
 #[test]
 fn all_users_are_followed() {
-    let Some(users) = Users::new("users-live") else { return };
-    let mut ann = users.bursts(ANN);
+    let Some(users) = UsersTest::new("users-live") else { return };
+    let mut ann = users.bursts(ANN_UID);
     users.test.ok("session create all --user all -o trace");
-    let mut follower = Follower::start(&mut users.test.command("print --follow all"));
-    let count = |numbers: &Numbers, uid: u32| numbers.get(&stream_of(uid)).map_or(0, Vec::len);
+    let mut follower = SessionFollower::start(&mut users.test.command("print --follow all"));
+    let count =
+        |numbers: &StreamNumbers, uid: u32| numbers.get(&first_stream_of(uid)).map_or(0, Vec::len);
     ann.next();
-    follower.wait_until(|numbers| count(numbers, ANN) as u64 == BURST);
-    let mut bob = users.bursts(BOB);
-    users.wait_for("all", BOB);
+    follower.wait_until(|numbers| count(numbers, ANN_UID) as u64 == BURST_EVENTS);
+    let mut bob = users.bursts(BOB_UID);
+    users.wait_for("all", BOB_UID);
     bob.next();
     ann.next();
     follower.wait_until(|numbers| {
-        let of_bob = numbers.get(&stream_of(BOB)).and_then(|numbers| numbers.last());
-        count(numbers, ANN) as u64 == 2 * BURST && of_bob == Some(&(2 * BURST - 1))
+        let of_bob = numbers.get(&first_stream_of(BOB_UID)).and_then(|numbers| numbers.last());
+        count(numbers, ANN_UID) as u64 == 2 * BURST_EVENTS
+            && of_bob == Some(&(2 * BURST_EVENTS - 1))
     });
     users.test.ok("session destroy all");
     let (status, shown, talk) = follower.finish();
     assert_eq!((status, talk.as_str()), (Some(0), ""));
-    assert_eq!(crate::session_test::numbers_of(&shown), users.numbers("trace"));
+    assert_eq!(crate::session_test::parse_numbers(&shown), users.numbers("trace"));
     drop((ann, bob));
 }
 
@@ -654,27 +673,27 @@ fn all_users_are_followed() {
 /// at a time.
 #[test]
 fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
-    let Some(users) = Users::new("users-logout") else { return };
-    let mut ann = users.bursts(ANN);
+    let Some(users) = UsersTest::new("users-logout") else { return };
+    let mut ann = users.bursts(ANN_UID);
     users.test.ok("session create all --user all -o trace");
     ann.next();
-    let window = users.window(ANN);
+    let window = users.window(ANN_UID);
     fs::remove_file(&window).expect("root may");
     ann.next();
     drop(ann);
     // The events of the first window are written while the session goes on.
     let first = users.test.fixture.path("trace/ust/uid/65531/64-bit");
     wait_for("its end", || first.join("trackway/complete").exists());
-    let (steps, mut program) = users.program(ANN, "bursts");
-    let mut again = Bursts::begin(steps, &mut program);
+    let (steps, mut program) = users.program(ANN_UID, "bursts");
+    let mut again = BurstProgram::begin(steps, &mut program);
     let second = users.test.fixture.path("trace/ust/uid/65531/64-bit-2");
     wait_for("his next window", || second.join("metadata").exists());
-    users.wait_for("all", ANN);
+    users.wait_for("all", ANN_UID);
     again.next();
     users.test.ok("session destroy all");
-    let of = |part: &Path| crate::session_test::numbers_of(&users.test.fixture.print(part));
-    assert_bursts(&of(&first), ANN, 1..3);
-    assert_bursts(&of(&second), ANN, 1..2);
+    let of = |part: &Path| crate::session_test::parse_numbers(&users.test.fixture.print(part));
+    assert_bursts_present(&of(&first), ANN_UID, 1..3);
+    assert_bursts_present(&of(&second), ANN_UID, 1..2);
     assert_eq!(users.unfinished_parts(), 0);
 }
 
@@ -682,7 +701,7 @@ fn a_user_who_logs_out_and_comes_back_is_recorded_again() {
 /// recorder skips them, and records real windows after them.
 #[test]
 fn many_names_delay_nobody_for_long() {
-    let Some(users) = Users::new("users-many") else { return };
+    let Some(users) = UsersTest::new("users-many") else { return };
     users.test.ok("session create first --user root -o first"); // so that the name is known
     users.test.ok("session destroy first");
     users.test.ok("session create all --user all -o trace");
@@ -694,29 +713,29 @@ fn many_names_delay_nobody_for_long() {
         }
     };
     squat(10_000);
-    users.emit(ANN);
-    users.wait_for("all", ANN);
-    users.emit(ANN);
+    users.emit(ANN_UID);
+    users.wait_for("all", ANN_UID);
+    users.emit(ANN_UID);
     squat(20_000);
-    users.emit(BOB);
-    users.wait_for("all", BOB);
+    users.emit(BOB_UID);
+    users.wait_for("all", BOB_UID);
     users.test.ok("session destroy all");
-    assert!(users.numbers("trace")[&stream_of(ANN)].len() as u64 >= BURST);
+    assert!(users.numbers("trace")[&first_stream_of(ANN_UID)].len() as u64 >= BURST_EVENTS);
 }
 
 /// RUN save and load of a session over several users. EXPECT the same users; that `record --config`
 /// refuses it.
 #[test]
 fn users_are_saved_and_loaded() {
-    let Some(users) = Users::new("users-saved") else { return };
-    users.test.ok(&format!("session create all --user {ANN} --user {BOB} -o trace"));
+    let Some(users) = UsersTest::new("users-saved") else { return };
+    users.test.ok(&format!("session create all --user {ANN_UID} --user {BOB_UID} -o trace"));
     users.test.ok("session save all -o all.toml");
     users.test.ok("session destroy all");
     let text = fs::read_to_string(users.test.fixture.path("all.toml")).expect("a file");
     assert!(text.contains("users = [\"65531\", \"65532\"]"), "{text}");
     users.test.ok("session load all.toml again");
-    users.emit(BOB);
-    let expected = BTreeMap::from([(ANN, 0), (BOB, BURST)]);
+    users.emit(BOB_UID);
+    let expected = BTreeMap::from([(ANN_UID, 0), (BOB_UID, BURST_EVENTS)]);
     wait_for("its next look", || users.users_of("again") == expected);
     users.test.ok("session destroy again");
     let talk = users.test.refused("record --config all.toml -- true");

@@ -12,20 +12,20 @@ use std::process::{Command, Output};
 use trackway_tests::steps::{Steps, wait_for};
 use trackway_tests::{build_dir, has, is_root, report_skipped};
 
-use crate::session_test::{Bursts, Numbers, SessionTest, assert_there};
+use crate::session_test::{BurstProgram, SessionTest, StreamNumbers, assert_range_present};
 
-pub(crate) const ANN: u32 = 65_531;
-pub(crate) const BOB: u32 = 65_532;
-pub(crate) const EVE: u32 = 65_533;
+pub(crate) const ANN_UID: u32 = 65_531;
+pub(crate) const BOB_UID: u32 = 65_532;
+pub(crate) const EVE_UID: u32 = 65_533;
 /// Events of a burst, and of programs that run once.
-pub(crate) const BURST: u64 = 200;
+pub(crate) const BURST_EVENTS: u64 = 200;
 
 /// A fixture with several users.
-pub(crate) struct Users {
+pub(crate) struct UsersTest {
     pub(crate) test: SessionTest,
 }
 
-impl Users {
+impl UsersTest {
     /// Makes a fixture of several users; returns `None`, after printing the reason, where that is
     /// impossible.
     pub(crate) fn new(name: &str) -> Option<Self> {
@@ -39,7 +39,7 @@ impl Users {
         }
         let users = Self { test };
         for path in [&build_dir().join("libtrackway.so"), &users.test.emitter] {
-            let read = users.as_user(ANN, "test").arg("-r").arg(path).status();
+            let read = users.as_user(ANN_UID, "test").arg("-r").arg(path).status();
             if !read.is_ok_and(|status| status.success()) {
                 report_skipped("what was built is not readable by other users");
                 return None;
@@ -67,12 +67,12 @@ impl Users {
     /// Returns the program that counts, as another user. Its streams begin at the last digits of
     /// the user's id, so that each user has separate ones.
     pub(crate) fn program(&self, uid: u32, mode: &str) -> (Steps, Command) {
-        self.program_of(uid, mode, BURST)
+        self.program_of(uid, mode, BURST_EVENTS)
     }
 
     /// Does the same with an argument other than the number of steps at a time.
     pub(crate) fn program_of(&self, uid: u32, mode: &str, argument: u64) -> (Steps, Command) {
-        let steps = self.test.steps_from(stream_of(uid));
+        let steps = self.test.steps_from(first_stream_of(uid));
         fs::set_permissions(steps.path(), PermissionsExt::from_mode(0o666)).expect("ours");
         let mut command = self.as_user(uid, &self.test.emitter);
         command.args([mode, &argument.to_string()]).env("STEPS", steps.path());
@@ -87,9 +87,9 @@ impl Users {
     }
 
     /// Starts the program as another user and waits for its first burst.
-    pub(crate) fn bursts(&self, uid: u32) -> Bursts {
+    pub(crate) fn bursts(&self, uid: u32) -> BurstProgram {
         let (steps, mut program) = self.program(uid, "bursts");
-        Bursts::begin(steps, &mut program)
+        BurstProgram::begin(steps, &mut program)
     }
 
     /// Returns a user's window's file.
@@ -128,7 +128,7 @@ impl Users {
     }
 
     /// Returns the numbers in a trace, which must be in order of time.
-    pub(crate) fn numbers(&self, trace: &str) -> Numbers {
+    pub(crate) fn numbers(&self, trace: &str) -> StreamNumbers {
         let text = self.test.fixture.print(&self.test.fixture.path(trace));
         let times: Vec<&str> = text.lines().filter_map(|line| line.get(..20)).collect();
         assert!(times.is_sorted(), "{text}");
@@ -158,11 +158,19 @@ impl Users {
     }
 }
 
-pub(crate) fn stream_of(uid: u32) -> u32 {
+pub(crate) fn first_stream_of(uid: u32) -> u32 {
     10 * (uid % 100)
 }
 
 /// Asserts that these bursts of a user's are in a trace.
-pub(crate) fn assert_bursts(numbers: &Numbers, uid: u32, bursts: std::ops::Range<u64>) {
-    assert_there(numbers, stream_of(uid), bursts.start * BURST..bursts.end * BURST);
+pub(crate) fn assert_bursts_present(
+    numbers: &StreamNumbers,
+    uid: u32,
+    bursts: std::ops::Range<u64>,
+) {
+    assert_range_present(
+        numbers,
+        first_stream_of(uid),
+        bursts.start * BURST_EVENTS..bursts.end * BURST_EVENTS,
+    );
 }

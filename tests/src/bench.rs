@@ -10,7 +10,7 @@ use crate::{Fixture, has, report_skipped};
 
 /// Runs a suite once, with these tracers or with all, in a command that the test changes as it
 /// needs. Returns its exit status, its messages, and its results.
-pub fn quick(
+pub fn run_suite(
     fixture: &Fixture,
     suite: &str,
     tracers: &str,
@@ -32,42 +32,42 @@ pub fn quick(
 }
 
 /// Runs a suite once and returns its rows, as [`report`] has them.
-pub fn rows(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Vec<Value>> {
-    report(fixture, suite, tracers).map(|report| rows_of(&report, suite))
+pub fn measure_rows(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Vec<Value>> {
+    run_complete_suite(fixture, suite, tracers).map(|report| rows_of_suite(&report, suite))
 }
 
 /// Runs a suite once, in which nothing may fail; returns its results, or `None` without a compiler.
-pub fn report(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Value> {
+pub fn run_complete_suite(fixture: &Fixture, suite: &str, tracers: &str) -> Option<Value> {
     if !has("cc") {
         report_skipped("no C compiler (cc) is installed");
         return None;
     }
-    let (code, said, report) = quick(fixture, suite, tracers, |_| ());
+    let (code, said, report) = run_suite(fixture, suite, tracers, |_| ());
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(report["is_partial"], false);
     Some(report)
 }
 
 /// Returns the rows of a suite in results.
-pub fn rows_of(report: &Value, suite: &str) -> Vec<Value> {
+pub fn rows_of_suite(report: &Value, suite: &str) -> Vec<Value> {
     report["suites"][suite]["rows"].as_array().expect("rows").clone()
 }
 
 /// Returns the rows of a tracer, at least one.
-pub fn of<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
+pub fn rows_of_tracer<'a>(rows: &'a [Value], tracer: &str) -> Vec<&'a Value> {
     let rows: Vec<&Value> = rows.iter().filter(|row| row["tracer"] == tracer).collect();
     assert!(!rows.is_empty(), "no row of {tracer}");
     rows
 }
 
 /// Returns the row of a tracer in a case.
-pub fn row<'a>(rows: &'a [Value], tracer: &str, case: &str) -> &'a Value {
-    let row = of(rows, tracer).into_iter().find(|row| row["case"] == case);
+pub fn row_of_case<'a>(rows: &'a [Value], tracer: &str, case: &str) -> &'a Value {
+    let row = rows_of_tracer(rows, tracer).into_iter().find(|row| row["case"] == case);
     row.unwrap_or_else(|| panic!("no row of {tracer}: {case}"))
 }
 
 /// Returns a count of a row.
-pub fn number(row: &Value, name: &str) -> u64 {
+pub fn count_in_row(row: &Value, name: &str) -> u64 {
     row[name].as_u64().unwrap_or_else(|| panic!("no {name}: {row}"))
 }
 
@@ -82,16 +82,16 @@ pub fn is_measured(row: &Value) -> bool {
 }
 
 /// EXPECT a row that was measured, with events, each of which is somewhere.
-pub fn is_accounted_for(row: &Value) {
+pub fn assert_events_accounted_for(row: &Value) {
     assert_eq!(row["status"], "measured", "{row}");
     let names = ["emitted", "recorded", "lost", "overwritten"];
-    let [emitted, recorded, lost, overwritten] = names.map(|name| number(row, name));
+    let [emitted, recorded, lost, overwritten] = names.map(|name| count_in_row(row, name));
     assert!(recorded > 0 && recorded + lost + overwritten == emitted, "{row}");
 }
 
 /// Returns the number of processes that have this folder for temporary files, and run a program of
 /// one of these names; of any name if the list is empty.
-pub fn processes(folder: &Path, names: &[&str]) -> usize {
+pub fn count_processes(folder: &Path, names: &[&str]) -> usize {
     let wanted = format!("TMPDIR={}", folder.display());
     let is_it = |pid: &Path| {
         let name = fs::read_to_string(pid.join("comm")).unwrap_or_default();
@@ -105,7 +105,7 @@ pub fn processes(folder: &Path, names: &[&str]) -> usize {
 }
 
 /// Writes scripts that are found before all other programs of their names.
-pub fn scripts(folder: &Path, programs: &[(&str, &str)]) {
+pub fn write_scripts(folder: &Path, programs: &[(&str, &str)]) {
     use std::os::unix::fs::PermissionsExt as _;
     fs::create_dir(folder).expect("a folder");
     for (name, script) in programs {

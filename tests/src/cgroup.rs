@@ -7,9 +7,9 @@ use crate::report_skipped;
 
 /// A control group of version 2 with another one, `below`, removed with this.
 #[derive(Debug)]
-pub struct Group(PathBuf);
+pub struct TestCgroup(PathBuf);
 
-impl Group {
+impl TestCgroup {
     /// Makes a control group; returns `None`, after printing the reason, where that is impossible.
     pub fn new(name: &str) -> Option<Self> {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -53,7 +53,7 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for TestCgroup {
     fn drop(&mut self) {
         // Who was in it may take a moment to be gone.
         for _ in 0..100 {

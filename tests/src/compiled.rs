@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 /// Input of a compilation, without the parts that stay the same while tests run: headers and
 /// libraries of the checkout, and compilers.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Recipe {
+pub(crate) struct CompilationInput {
     pub(crate) compiler: String,
     /// Name of the source file. It determines the language and the value of `__FILE__`.
     pub(crate) file: String,
@@ -23,9 +23,9 @@ pub(crate) struct Recipe {
 }
 
 /// Compiled programs. A test that needs a program in compilation waits for it.
-type CompiledPrograms = HashMap<Recipe, Arc<OnceLock<Vec<u8>>>>;
+type CompiledPrograms = HashMap<CompilationInput, Arc<OnceLock<Vec<u8>>>>;
 
-impl Recipe {
+impl CompilationInput {
     /// Puts the program at `path`: by `compile`, which puts it there, if it is the first time.
     pub(crate) fn put(self, path: &Path, compile: impl FnOnce()) {
         static PROGRAMS: OnceLock<Mutex<CompiledPrograms>> = OnceLock::new();
@@ -66,9 +66,9 @@ mod tests {
 
     use super::*;
 
-    fn recipe(text: &str) -> Recipe {
+    fn input_of_text(text: &str) -> CompilationInput {
         let [compiler, file, text] = ["none", "a.c", text].map(str::to_owned);
-        Recipe { compiler, file, text, is_linked: false, flags: Vec::new() }
+        CompilationInput { compiler, file, text, is_linked: false, flags: Vec::new() }
     }
 
     #[test]
@@ -76,7 +76,7 @@ mod tests {
         let folder = TemporaryFolder::new();
         let run = |name: &str, text: &str| {
             let (path, mut is_compiled) = (folder.join(name), false);
-            recipe(text).put(&path, || {
+            input_of_text(text).put(&path, || {
                 is_compiled = true;
                 write_program(&path, format!("#!/bin/sh\necho {text}").as_bytes());
             });

@@ -20,7 +20,7 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use compiled::Recipe;
+use compiled::CompilationInput;
 pub use trackway_testkit::{is_root, lossy_text, report_skipped};
 
 /// Returns the folder of the sources: this checkout, or the copy that `scripts/test` made for
@@ -46,14 +46,14 @@ pub fn build_dir() -> PathBuf {
 }
 
 /// Returns the writer path that all recordings must use, if `TRACKWAY_TEST_RESERVE` names one.
-pub fn reserve() -> Option<String> {
+pub fn forced_writer_path() -> Option<String> {
     std::env::var("TRACKWAY_TEST_RESERVE").ok()
 }
 
 /// Returns true if all recordings use the lockless writer path. The test, which needs another path,
 /// is then skipped for the reason `because`.
-pub fn is_lockless(because: &str) -> bool {
-    let is = reserve().is_some_and(|way| way == "lockless");
+pub fn skip_if_lockless(because: &str) -> bool {
+    let is = forced_writer_path().is_some_and(|way| way == "lockless");
     if is {
         report_skipped(format!("of a lockless buffer {because}"));
     }
@@ -121,7 +121,7 @@ impl Fixture {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
         for pid in pids.filter(is_ours).collect::<Vec<u32>>() {
-            steps::send(pid.cast_signed(), libc::SIGKILL);
+            steps::send_signal(pid.cast_signed(), libc::SIGKILL);
         }
     }
 
@@ -144,7 +144,7 @@ impl Fixture {
     pub fn trackway<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = self.command(build_dir().join("trackway"));
         let mut arguments = arguments.iter().map(AsRef::as_ref).peekable();
-        if let Some(way) = reserve()
+        if let Some(way) = forced_writer_path()
             && let Some(record) = arguments.next_if_eq(&OsStr::new("record"))
         {
             command.args([record, OsStr::new("--reserve"), OsStr::new(&way)]);
@@ -187,7 +187,7 @@ impl Fixture {
         }
         let [compiler, file, text] = [compiler, file, text].map(str::to_owned);
         let flags = flags.iter().map(ToString::to_string).collect();
-        Recipe { compiler, file, text, is_linked: linked, flags }.put(&program, compile);
+        CompilationInput { compiler, file, text, is_linked: linked, flags }.put(&program, compile);
         program
     }
 
@@ -239,7 +239,7 @@ impl Fixture {
 /// prints an empty string as the string that it printed before, so such lines are compared up to
 /// that string. The same holds for system calls whose strings babeltrace2 does not take from the
 /// exit event.
-pub fn are_lines_of_babeltrace(trackway: &str, babeltrace2: &str) -> bool {
+pub fn matches_babeltrace_lines(trackway: &str, babeltrace2: &str) -> bool {
     let lacks_text = |line: &str| {
         line.contains("syscall_entry_")
             && line.rsplit_once("incomplete = 0x").is_some_and(|(_, bits)| bits != "0 }")
@@ -347,7 +347,7 @@ impl Summary {
 }
 
 /// Returns the number of events that babeltrace2 reports as discarded in its messages.
-pub fn discarded_by_babeltrace(messages: &str) -> u64 {
+pub fn babeltrace_discarded_events(messages: &str) -> u64 {
     let mut sum = 0;
     for line in messages.lines() {
         // "… discarded 12 events between …"; packets are a flight recorder's, overwritten.
@@ -370,7 +370,7 @@ mod tests {
         let text = "WARNING: Tracer discarded 12 events between [1] and [2]\n\
                     WARNING: Tracer discarded 1 event between [1] and [2]\n\
                     WARNING: Tracer discarded 7 packets between [1] and [2]\n";
-        assert_eq!(discarded_by_babeltrace(text), 13);
+        assert_eq!(babeltrace_discarded_events(text), 13);
     }
 
     #[test]

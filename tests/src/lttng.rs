@@ -10,16 +10,17 @@ use crate::steps::wait_for;
 use crate::{Fixture, is_root};
 
 /// Programs that a daemon and its applications need.
-pub const PROGRAMS: [&str; 5] = ["lttng", "lttng-sessiond", "lttng-gen-tp", "setpriv", "gcc"];
+pub const NEEDED_PROGRAMS: [&str; 5] =
+    ["lttng", "lttng-sessiond", "lttng-gen-tp", "setpriv", "gcc"];
 
 /// The daemon while it runs; ended, by its id, when it is dropped.
-pub struct Daemon<'fixture> {
+pub struct LttngDaemon<'fixture> {
     /// Fixture whose folder is the daemon's home.
     pub fixture: &'fixture Fixture,
     child: Child,
 }
 
-impl<'fixture> Daemon<'fixture> {
+impl<'fixture> LttngDaemon<'fixture> {
     /// Starts it and waits until it answers.
     ///
     /// # Panics
@@ -30,7 +31,7 @@ impl<'fixture> Daemon<'fixture> {
         for folder in [&fixture.path(""), &home] {
             std::fs::set_permissions(folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         }
-        let mut command = command(fixture, "lttng-sessiond");
+        let mut command = unprivileged_command(fixture, "lttng-sessiond");
         command.args(["--no-kernel", "--quiet"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().expect("setpriv runs");
@@ -43,7 +44,7 @@ impl<'fixture> Daemon<'fixture> {
 
     /// Returns a command of the user that records.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
-        command(self.fixture, program)
+        unprivileged_command(self.fixture, program)
     }
 
     fn lttng_command(&self, arguments: &[&str]) -> Command {
@@ -71,7 +72,7 @@ impl<'fixture> Daemon<'fixture> {
     }
 }
 
-impl Drop for Daemon<'_> {
+impl Drop for LttngDaemon<'_> {
     fn drop(&mut self) {
         // SAFETY: kill has no preconditions; the process is ours and not yet waited for.
         unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
@@ -80,7 +81,7 @@ impl Drop for Daemon<'_> {
     }
 }
 
-fn command(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
+fn unprivileged_command(fixture: &Fixture, program: impl AsRef<OsStr>) -> Command {
     let mut command = fixture.command("setpriv");
     if is_root() {
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -8,10 +8,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::Fixture;
-use crate::steps::Running;
+use crate::steps::RunningProgram;
 
 /// Longest time from a machine's start to its end.
-const PATIENCE: Duration = Duration::from_secs(400);
+const RUN_TIME_MAX: Duration = Duration::from_secs(400);
 
 /// Console output of a machine's first process: commands with their output and exit status, and
 /// files.
@@ -92,7 +92,7 @@ fn decode_base64(line: &str, into: &mut Vec<u8>) {
 }
 
 /// Packs a file system: the file that a machine begins with.
-pub fn pack(fixture: &Fixture, root: &Path) -> PathBuf {
+pub fn pack_file_system(fixture: &Fixture, root: &Path) -> PathBuf {
     let image = fixture.path("image");
     let pack = format!("find . | cpio -o -H newc --quiet > {}", image.display());
     let status = Command::new("sh").args(["-c", &pack]).current_dir(root).status();
@@ -102,7 +102,7 @@ pub fn pack(fixture: &Fixture, root: &Path) -> PathBuf {
 
 /// Starts a machine by this command of an emulator, with this kernel and file system, and its
 /// console by that name; waits until it is off.
-pub fn run(
+pub fn run_machine(
     fixture: &Fixture,
     mut machine: Command,
     kernel: &Path,
@@ -116,8 +116,8 @@ pub fn run(
     machine.arg("-kernel").arg(kernel).arg("-initrd").arg(image);
     machine.arg("-append").arg(format!("console={console} quiet panic=-1"));
     let begin = Instant::now();
-    let mut machine = Running::start(&mut machine);
-    while machine.runs() && begin.elapsed() < PATIENCE {
+    let mut machine = RunningProgram::start(&mut machine);
+    while machine.runs() && begin.elapsed() < RUN_TIME_MAX {
         std::thread::sleep(Duration::from_millis(100));
     }
     let text = String::from_utf8_lossy(&fs::read(&said).unwrap_or_default()).into_owned();

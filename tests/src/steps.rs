@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 use crate::{Fixture, Recording, source_dir};
 
 /// Streams that the file has room for.
-const STREAMS: usize = 12_000;
+const STREAMS_MAX: usize = 12_000;
 /// Bytes before the first stream.
 const HEAD_BYTES: usize = 16;
 /// Longest that a test waits for anything.
-const PATIENCE: Duration = Duration::from_secs(40);
+const WAIT_MAX: Duration = Duration::from_secs(40);
 
 /// One event of a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,14 +46,14 @@ pub struct Steps {
 }
 
 /// Counts that the programs reported.
-pub struct Counts {
+pub struct StepCounts {
     /// Events begun, by stream.
     pub started: BTreeMap<u32, u64>,
     /// Calls that came back, by stream.
     pub returned: BTreeMap<u32, u64>,
 }
 
-impl Counts {
+impl StepCounts {
     /// Returns the number of events begun, in all streams.
     pub fn emitted(&self) -> u64 {
         self.started.values().sum()
@@ -69,7 +69,7 @@ impl Steps {
     /// Makes a file in `fixture`, all zero.
     pub fn new(fixture: &Fixture, name: &str) -> Self {
         let path = fixture.path(name);
-        fs::write(&path, vec![0; HEAD_BYTES + STREAMS * 16]).expect("the counters' file");
+        fs::write(&path, vec![0; HEAD_BYTES + STREAMS_MAX * 16]).expect("the counters' file");
         Self { path }
     }
 
@@ -113,11 +113,11 @@ impl Steps {
     }
 
     /// Returns the current counts.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> StepCounts {
         let bytes = fs::read(&self.path).expect("the counters' file");
         let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
-        let mut counts = Counts { started: BTreeMap::new(), returned: BTreeMap::new() };
-        for stream in 0..STREAMS {
+        let mut counts = StepCounts { started: BTreeMap::new(), returned: BTreeMap::new() };
+        for stream in 0..STREAMS_MAX {
             let at = HEAD_BYTES + stream * 16;
             if word(at) > 0 {
                 counts.started.insert(stream as u32, word(at));
@@ -164,7 +164,7 @@ impl Steps {
         let counts = self.counts();
         let mut found: BTreeMap<u32, u64> = BTreeMap::new();
         let mut next: BTreeMap<u32, u64> = BTreeMap::new();
-        for step in steps_of(&fixture.print(&recording.trace)) {
+        for step in parse_steps(&fixture.print(&recording.trace)) {
             assert_eq!((step.vpid, step.vtid), (step.pid, step.tid), "contexts of {step:?}");
             let expected = next.entry(step.stream).or_default();
             assert!(step.number >= *expected, "{step:?} after number {}", *expected - 1);
@@ -178,11 +178,11 @@ impl Steps {
 }
 
 /// Returns the events `life:step` in the output of `trackway print`.
-pub fn steps_of(text: &str) -> Vec<Step> {
-    text.lines().filter(|line| line.contains(" life:step: ")).map(parse).collect()
+pub fn parse_steps(text: &str) -> Vec<Step> {
+    text.lines().filter(|line| line.contains(" life:step: ")).map(parse_step).collect()
 }
 
-fn parse(line: &str) -> Step {
+fn parse_step(line: &str) -> Step {
     let field = |name: &str| -> u64 {
         let (_, rest) = line.split_once(&format!(" {name} = ")).expect("a field");
         let end = rest.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(rest.len());
@@ -206,7 +206,7 @@ fn parse(line: &str) -> Step {
 pub fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let begin = Instant::now();
     while !done() {
-        assert!(begin.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(begin.elapsed() < WAIT_MAX, "waited in vain for {what}");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -218,13 +218,13 @@ pub fn is_running(pid: u32) -> bool {
 }
 
 /// A started program that ends with the test, also if the test fails.
-pub struct Running {
+pub struct RunningProgram {
     child: Option<Child>,
     /// File of its steps, if a program that the command started must end, too.
     steps: Option<PathBuf>,
 }
 
-impl Running {
+impl RunningProgram {
     /// Starts `command`, its messages kept.
     pub fn start(command: &mut Command) -> Self {
         // SAFETY: prctl is async-signal-safe and touches nothing of ours.
@@ -249,7 +249,7 @@ impl Running {
 
     /// Sends it a signal.
     pub fn signal(&self, signal: i32) {
-        send(self.pid().cast_signed(), signal);
+        send_signal(self.pid().cast_signed(), signal);
     }
 
     /// Returns true while it has not ended.
@@ -279,11 +279,11 @@ impl Running {
             if let Some(status) = child.try_wait().expect("its state") {
                 break status;
             }
-            if begin.elapsed() > PATIENCE {
+            if begin.elapsed() > WAIT_MAX {
                 let pid = child.id();
                 self.child = Some(child);
                 drop(self);
-                panic!("process {pid} did not end: {}", text_of(stderr.join()));
+                panic!("process {pid} did not end: {}", lossy_thread_output(stderr.join()));
             }
             std::thread::sleep(Duration::from_millis(2));
         };
@@ -292,13 +292,13 @@ impl Running {
     }
 }
 
-fn text_of(bytes: std::thread::Result<Vec<u8>>) -> String {
+fn lossy_thread_output(bytes: std::thread::Result<Vec<u8>>) -> String {
     String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
 }
 
 /// Restores the default actions of signals for a command. Under nohup(1), or in the background of a
 /// shell, the tests and all that they start would ignore some signals.
-pub fn heed_signals(command: &mut Command) {
+pub fn restore_signal_actions(command: &mut Command) {
     // SAFETY: signal(2) may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -311,20 +311,20 @@ pub fn heed_signals(command: &mut Command) {
 }
 
 /// Sends a signal to a process, or to the group of a negative number.
-pub fn send(pid: i32, signal: i32) {
+pub fn send_signal(pid: i32, signal: i32) {
     assert!(pid != 0 && pid != -1, "only what the test started");
     // SAFETY: kill has no memory of ours.
     unsafe { libc::kill(pid, signal) };
 }
 
-impl Drop for Running {
+impl Drop for RunningProgram {
     fn drop(&mut self) {
         let Some(child) = &mut self.child else { return };
         // The command of a recorder first: its file of steps identifies it.
         if let Some(path) = self.steps.take() {
             let pid = Steps { path }.pid();
             if pid != 0 && is_running(pid) {
-                send(pid.cast_signed(), libc::SIGKILL);
+                send_signal(pid.cast_signed(), libc::SIGKILL);
             }
         }
         let _ = child.kill();
@@ -369,7 +369,7 @@ impl Fixture {
     ) -> Recording {
         let trace = self.path("trace");
         let mut recorder = self.recorder(steps, &trace, options, command);
-        Recording::new(trace, Running::start(&mut recorder).finish())
+        Recording::new(trace, RunningProgram::start(&mut recorder).finish())
     }
 }
 
@@ -382,6 +382,6 @@ mod tests {
         let line = "[03:00:00.000000001] (+?.?????????) h life:step: { cpu_id = 1 }, \
                     { vpid = 5, vtid = 6 }, { who = 3, number = 4, pid = 7, tid = 8 }";
         let expected = Step { stream: 3, number: 4, pid: 7, tid: 8, vpid: 5, vtid: 6 };
-        assert_eq!(steps_of(line), [expected]);
+        assert_eq!(parse_steps(line), [expected]);
     }
 }

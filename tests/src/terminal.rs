@@ -9,14 +9,14 @@ use std::thread;
 
 /// Output of a program that ran on a terminal, and its exit status.
 #[derive(Debug)]
-pub struct OnTerminal {
+pub struct TerminalOutput {
     /// Exit status of the program.
     pub status: ExitStatus,
     /// Standard output and standard error, as the terminal got them.
     pub bytes: Vec<u8>,
 }
 
-impl OnTerminal {
+impl TerminalOutput {
     /// Returns the bytes as text; invalid UTF-8 becomes U+FFFD.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.bytes).into_owned()
@@ -25,7 +25,7 @@ impl OnTerminal {
 
 /// Outputs of a program that are the terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Outputs {
+pub enum TerminalStreams {
     /// Standard output and standard error.
     StdoutAndStderr,
     /// Standard error; standard output is `/dev/null`.
@@ -34,7 +34,7 @@ pub enum Outputs {
 
 /// Runs `command` on a terminal, to its end. The environment has a `TERM`, and no `NO_COLOR`,
 /// unless the command has set them.
-pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
+pub fn run_on_terminal(command: &mut Command, outputs: TerminalStreams) -> TerminalOutput {
     let (master, slave) = open_terminal();
     let slave_again = || Stdio::from(slave.try_clone().expect("a descriptor"));
     let is_set = |name: &str| command.get_envs().any(|(variable, _)| variable == name);
@@ -46,7 +46,11 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
         command.env_remove("NO_COLOR");
     }
     command.stdin(Stdio::null()).stderr(slave_again());
-    command.stdout(if outputs == Outputs::StdoutAndStderr { slave_again() } else { Stdio::null() });
+    command.stdout(if outputs == TerminalStreams::StdoutAndStderr {
+        slave_again()
+    } else {
+        Stdio::null()
+    });
     let mut child = command.spawn().expect("it starts");
     // The terminal ends for its reader when no process has it open for writing.
     command.stdout(Stdio::null()).stderr(Stdio::null());
@@ -58,7 +62,7 @@ pub fn run_on_terminal(command: &mut Command, outputs: Outputs) -> OnTerminal {
         bytes
     });
     let status = child.wait().expect("it ends");
-    OnTerminal { status, bytes: reader.join().expect("a reader") }
+    TerminalOutput { status, bytes: reader.join().expect("a reader") }
 }
 
 /// Opens a terminal in raw mode; returns its two ends.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
-use crate::{relative, sources};
+use crate::{find_sources, relative_path};
 
 /// The text of documents, by their paths.
 type Documents = BTreeMap<PathBuf, String>;
@@ -22,7 +22,7 @@ fn lines_outside_code(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the targets of the links in a document.
-fn targets(text: &str) -> Vec<String> {
+fn link_targets(text: &str) -> Vec<String> {
     let prose: Vec<&str> = lines_outside_code(text).collect();
     let prose = prose.join("\n");
     let mut targets = Vec::new();
@@ -36,19 +36,19 @@ fn targets(text: &str) -> Vec<String> {
 }
 
 /// Returns the anchor of a heading's text, without a number that makes it unique.
-fn anchor(heading: &str) -> String {
+fn heading_anchor(heading: &str) -> String {
     let text = heading.trim().to_lowercase().replace(' ', "-");
     text.chars().filter(|&c| c.is_alphanumeric() || c == '-' || c == '_').collect()
 }
 
 /// Returns the anchors of a document.
-fn anchors(text: &str) -> BTreeSet<String> {
+fn document_anchors(text: &str) -> BTreeSet<String> {
     let mut counts = BTreeMap::<String, usize>::new();
     let headings = lines_outside_code(text).filter(|line| line.starts_with('#'));
     let headings = headings.filter_map(|line| line.trim_start_matches('#').strip_prefix(' '));
     headings
         .map(|heading| {
-            let anchor = anchor(heading);
+            let anchor = heading_anchor(heading);
             let count = counts.entry(anchor.clone()).or_default();
             *count += 1;
             if *count > 1 { format!("{anchor}-{}", *count - 1) } else { anchor }
@@ -57,7 +57,7 @@ fn anchors(text: &str) -> BTreeSet<String> {
 }
 
 /// Returns a path without `.` and `..`.
-fn normal(path: &Path) -> PathBuf {
+fn normalize_path(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for part in path.components() {
         match part {
@@ -70,26 +70,26 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// Returns the links that lead nowhere, as lines.
-fn broken(documents: &Documents, exists: impl Fn(&Path) -> bool) -> Vec<String> {
+fn find_broken_links(documents: &Documents, exists: impl Fn(&Path) -> bool) -> Vec<String> {
     let anchors: BTreeMap<_, _> =
-        documents.iter().map(|(path, text)| (path.as_path(), anchors(text))).collect();
+        documents.iter().map(|(path, text)| (path.as_path(), document_anchors(text))).collect();
     let mut broken = Vec::new();
     for (from, text) in documents {
-        for target in targets(text) {
+        for target in link_targets(text) {
             if target.contains("://") || target.starts_with("mailto:") {
                 continue;
             }
             let (file, anchor) = target.split_once('#').unwrap_or((&target, ""));
             let path = match file {
                 "" => from.clone(),
-                file => normal(&from.parent().unwrap_or(Path::new("")).join(file)),
+                file => normalize_path(&from.parent().unwrap_or(Path::new("")).join(file)),
             };
             if !exists(&path) {
-                broken.push(format!("{}: {target}: no such file", relative(from)));
+                broken.push(format!("{}: {target}: no such file", relative_path(from)));
             } else if !anchor.is_empty()
                 && anchors.get(path.as_path()).is_some_and(|known| !known.contains(anchor))
             {
-                broken.push(format!("{}: {target}: no such heading", relative(from)));
+                broken.push(format!("{}: {target}: no such heading", relative_path(from)));
             }
         }
     }
@@ -102,20 +102,20 @@ fn links_between_documents_lead_somewhere() {
         let text = fs::read_to_string(&path).expect("a document");
         (path, text)
     };
-    let documents: Documents = sources(&[".md"]).into_iter().map(read).collect();
+    let documents: Documents = find_sources(&[".md"]).into_iter().map(read).collect();
     assert!(!documents.is_empty(), "no documents");
-    let broken = broken(&documents, Path::exists);
+    let broken = find_broken_links(&documents, Path::exists);
     assert!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
 }
 
 /// Returns made-up documents.
-fn made(files: &[(&str, &str)]) -> Documents {
+fn make_documents(files: &[(&str, &str)]) -> Documents {
     files.iter().map(|(path, text)| (path.into(), (*text).to_owned())).collect()
 }
 
 #[test]
 fn broken_links_and_anchors_are_found() {
-    let documents = made(&[
+    let documents = make_documents(&[
         (
             "README.md",
             "# One\n[a](docs/a.md) [b](docs/b.md) [c](docs/a.md#cost) [d](docs/a.md#costs)\n\
@@ -123,7 +123,7 @@ fn broken_links_and_anchors_are_found() {
         ),
         ("docs/a.md", "## Cost\n```\n## Costs\n[g](nowhere.md)\n```\n[h](../README.md#three)"),
     ]);
-    let found = broken(&documents, |path| documents.contains_key(path));
+    let found = find_broken_links(&documents, |path| documents.contains_key(path));
     let expected = [
         "README.md: docs/b.md: no such file",
         "README.md: docs/a.md#costs: no such heading",
@@ -135,12 +135,12 @@ fn broken_links_and_anchors_are_found() {
 
 #[test]
 fn anchors_are_those_of_github() {
-    let documents = made(&[(
+    let documents = make_documents(&[(
         "a.md",
         "# What's new: `record --on`, *C++*\n## Cost\n## Cost\n## A_b – c\n\
          [1](#whats-new-record---on-c) [2](#cost) [3](#cost-1) [4](#a_b--c) [5](http://a/#b)\n\
          `[6](nowhere)` [`7`](a.md#cost) [8](./a.md)",
     )]);
-    let found = broken(&documents, |path| documents.contains_key(path));
+    let found = find_broken_links(&documents, |path| documents.contains_key(path));
     assert_eq!(found, Vec::<String>::new());
 }

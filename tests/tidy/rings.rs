@@ -12,7 +12,7 @@ use syn::visit::{self, Visit};
 use trackway_tests::source_dir;
 
 /// Crates without a circle. The others have one still, which is to be cut.
-const CRATES: [&str; 20] = [
+const ACYCLIC_CRATES: [&str; 20] = [
     "abi",
     "agent",
     "capi",
@@ -35,34 +35,34 @@ const CRATES: [&str; 20] = [
     "window",
 ];
 /// Folders of other packages without one.
-const OTHER_FOLDERS: [&str; 3] = ["bench/engine", "bench/suites", "bench/cli"];
+const OTHER_ACYCLIC_FOLDERS: [&str; 3] = ["bench/engine", "bench/suites", "bench/cli"];
 /// Most `pub use` items that one name may pass through.
 const HOPS_MAX: usize = 16;
 
 /// The names on the way to a module, from the crate's root; or to an item.
-type Names = Vec<String>;
+type ItemPath = Vec<String>;
 
 /// Paths, re-exports and items of a module.
 #[derive(Default)]
 struct Module {
     /// Paths that it names, as they are written.
-    paths: Vec<Names>,
+    paths: Vec<ItemPath>,
     /// Names that it re-exports under another path, with their origins.
-    offered: BTreeMap<String, Names>,
+    offered: BTreeMap<String, ItemPath>,
     /// Modules of which it offers everything.
-    offered_whole: Vec<Names>,
+    offered_whole: Vec<ItemPath>,
     /// Names of the items that it defines.
     items: BTreeSet<String>,
 }
 
 /// The modules of a crate, by their paths.
-type Modules = BTreeMap<Names, Module>;
+type Modules = BTreeMap<ItemPath, Module>;
 
 impl Module {
     fn parse(text: &str) -> Self {
         let mut module = Self::default();
         let file = syn::parse_file(text).expect("Rust");
-        module.items = file.items.iter().filter_map(name_of).collect();
+        module.items = file.items.iter().filter_map(item_name).collect();
         module.visit_file(&file);
         module
     }
@@ -106,7 +106,7 @@ impl Module {
     }
 }
 
-fn name_of(item: &syn::Item) -> Option<String> {
+fn item_name(item: &syn::Item) -> Option<String> {
     let name = match item {
         syn::Item::Const(item) => &item.ident,
         syn::Item::Enum(item) => &item.ident,
@@ -121,7 +121,7 @@ fn name_of(item: &syn::Item) -> Option<String> {
     Some(name.to_string())
 }
 
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+fn is_test_only(attributes: &[syn::Attribute]) -> bool {
     let is_test = |attribute: &syn::Attribute| match &attribute.meta {
         syn::Meta::List(list) => {
             list.path.is_ident("cfg") && list.tokens.to_string().contains("test")
@@ -133,19 +133,19 @@ fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
 
 impl<'ast> Visit<'ast> for Module {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
-        if !is_for_tests(&item.attrs) {
+        if !is_test_only(&item.attrs) {
             visit::visit_item_mod(self, item);
         }
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        if !is_for_tests(&item.attrs) {
+        if !is_test_only(&item.attrs) {
             self.take_use(&item.tree, &[], !matches!(item.vis, syn::Visibility::Inherited));
         }
     }
 
     fn visit_path(&mut self, path: &'ast syn::Path) {
-        let names: Names = path.segments.iter().map(|part| part.ident.to_string()).collect();
+        let names: ItemPath = path.segments.iter().map(|part| part.ident.to_string()).collect();
         if names.len() > 1 {
             self.paths.push(names);
         }
@@ -165,15 +165,15 @@ impl<'ast> Visit<'ast> for Module {
 }
 
 /// The modules in the files of a crate's folder `src`.
-fn modules_in(folder: &Path) -> Modules {
-    fn walk(folder: &Path, names: &Names, modules: &mut Modules) {
+fn parse_modules(folder: &Path) -> Modules {
+    fn collect_modules(folder: &Path, names: &ItemPath, modules: &mut Modules) {
         for entry in fs::read_dir(folder).expect("a folder").flatten() {
             let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
             if path.is_dir() {
                 if name == "tests" {
                     continue;
                 }
-                walk(&path, &[&names[..], &[name]].concat(), modules);
+                collect_modules(&path, &[&names[..], &[name]].concat(), modules);
             } else if let Some(stem) = name.strip_suffix(".rs").filter(|stem| *stem != "tests") {
                 let names = match stem {
                     "lib" | "main" | "mod" => names.clone(),
@@ -185,15 +185,15 @@ fn modules_in(folder: &Path) -> Modules {
         }
     }
     let mut modules = Modules::new();
-    walk(folder, &Names::new(), &mut modules);
+    collect_modules(folder, &ItemPath::new(), &mut modules);
     modules
 }
 
 /// The path from the crate's root that `path` is in the module `from`; `None`: another crate's.
-fn absolute(modules: &Modules, from: &[String], path: &[String]) -> Option<Names> {
+fn absolute_path(modules: &Modules, from: &[String], path: &[String]) -> Option<ItemPath> {
     let (mut at, mut rest) = (from.to_vec(), path);
     match path.first()?.as_str() {
-        "crate" => (at, rest) = (Names::new(), &path[1..]),
+        "crate" => (at, rest) = (ItemPath::new(), &path[1..]),
         "self" => rest = &path[1..],
         "super" => {
             while let Some(("super", behind)) = rest.split_first().map(|(a, b)| (a.as_str(), b)) {
@@ -215,14 +215,17 @@ fn absolute(modules: &Modules, from: &[String], path: &[String]) -> Option<Names
 }
 
 /// Returns the module into which a path leads, without re-exports.
-fn module_of<'p>(modules: &Modules, path: &'p [String]) -> Option<(&'p [String], &'p [String])> {
+fn split_module_path<'p>(
+    modules: &Modules,
+    path: &'p [String],
+) -> Option<(&'p [String], &'p [String])> {
     let end = (0..=path.len()).rev().find(|&end| modules.contains_key(&path[..end]))?;
     Some(path.split_at(end))
 }
 
 /// Returns the module that defines the item at this path, or `None` if it is not found.
-fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> {
-    let (at, rest) = module_of(modules, path)?;
+fn defining_module(modules: &Modules, path: &[String], hops: usize) -> Option<ItemPath> {
+    let (at, rest) = split_module_path(modules, path)?;
     let module = modules.get(at)?;
     let Some((name, behind)) = rest.split_first() else { return Some(at.to_vec()) };
     if module.items.contains(name) {
@@ -232,23 +235,23 @@ fn definition(modules: &Modules, path: &[String], hops: usize) -> Option<Names> 
         return None;
     }
     if let Some(from) = module.offered.get(name) {
-        let from = absolute(modules, at, from)?;
-        return definition(modules, &[&from, behind].concat(), hops + 1);
+        let from = absolute_path(modules, at, from)?;
+        return defining_module(modules, &[&from, behind].concat(), hops + 1);
     }
-    let whole = module.offered_whole.iter().filter_map(|from| absolute(modules, at, from));
-    whole.filter_map(|from| definition(modules, &[&from, rest].concat(), hops + 1)).next()
+    let whole = module.offered_whole.iter().filter_map(|from| absolute_path(modules, at, from));
+    whole.filter_map(|from| defining_module(modules, &[&from, rest].concat(), hops + 1)).next()
 }
 
 /// Returns the imports between folders: from, to, and each imported path with its module.
-fn imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
+fn folder_imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut imports: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for (from, module) in modules {
         for path in &module.paths {
-            let Some(path_here) = absolute(modules, from, path) else { continue };
+            let Some(path_here) = absolute_path(modules, from, path) else { continue };
             // If nothing is found, as for items that a macro makes, use the module into which the
             // path leads.
-            let into = || module_of(modules, &path_here).map(|(module, _)| module.to_vec());
-            let defined = definition(modules, &path_here, 0).or_else(into).unwrap_or_default();
+            let into = || split_module_path(modules, &path_here).map(|(module, _)| module.to_vec());
+            let defined = defining_module(modules, &path_here, 0).or_else(into).unwrap_or_default();
             if let (Some(own), Some(other)) = (from.first(), defined.first())
                 && own != other
             {
@@ -261,8 +264,8 @@ fn imports(modules: &Modules) -> BTreeMap<(String, String), BTreeSet<String>> {
 }
 
 /// The imports that are in a circle, as lines.
-fn circles(modules: &Modules) -> Vec<String> {
-    let imports = imports(modules);
+fn find_import_cycles(modules: &Modules) -> Vec<String> {
+    let imports = folder_imports(modules);
     let reaches = |from: &String, to: &String| {
         let (mut pending, mut known) = (vec![from], BTreeSet::from([from]));
         while let Some(at) = pending.pop() {
@@ -283,18 +286,19 @@ fn circles(modules: &Modules) -> Vec<String> {
 #[test]
 fn folders_of_a_crate_import_each_other_one_way() {
     let mut found = Vec::new();
-    let crates = CRATES.map(|name| format!("crates/{name}")).into_iter();
-    for name in crates.chain(OTHER_FOLDERS.map(str::to_owned)) {
-        let modules = modules_in(&source_dir().join(&name).join("src"));
+    let crates = ACYCLIC_CRATES.map(|name| format!("crates/{name}")).into_iter();
+    for name in crates.chain(OTHER_ACYCLIC_FOLDERS.map(str::to_owned)) {
+        let modules = parse_modules(&source_dir().join(&name).join("src"));
         assert!(!modules.is_empty(), "{name} has no sources");
-        found.extend(circles(&modules).into_iter().map(|line| format!("{name}: {line}")));
+        found
+            .extend(find_import_cycles(&modules).into_iter().map(|line| format!("{name}: {line}")));
     }
     assert!(found.is_empty(), "circles of imports:\n{}", found.join("\n"));
 }
 
 /// Modules of a made-up crate.
-fn made(files: &[(&str, &str)]) -> Modules {
-    let names = |path: &str| -> Names {
+fn make_modules(files: &[(&str, &str)]) -> Modules {
+    let names = |path: &str| -> ItemPath {
         path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
     };
     files.iter().map(|(path, text)| (names(path), Module::parse(text))).collect()
@@ -302,14 +306,14 @@ fn made(files: &[(&str, &str)]) -> Modules {
 
 #[test]
 fn circles_are_found_through_what_is_offered_elsewhere() {
-    let modules = made(&[
+    let modules = make_modules(&[
         ("", "mod a; mod b; mod c; pub use b::deep::Thing; pub use c::*;"),
         ("a", "use crate::Thing; fn f(_: Thing) {} fn g() { super::helper(); }"),
         ("b", "pub mod deep; #[cfg(test)] mod tests { use crate::c::helper; }"),
         ("b::deep", "pub struct Thing; fn f() { crate::a::f(); }"),
         ("c", "pub fn helper() {} fn f() { println!(\"{}\", crate::a::X); }"),
     ]);
-    let circles = circles(&modules);
+    let circles = find_import_cycles(&modules);
     let expected = ["a imports b: ", "a imports c: ", "b imports a: ", "c imports a: "];
     assert_eq!(circles.len(), expected.len(), "{circles:#?}");
     for (line, begin) in circles.iter().zip(expected) {
@@ -319,11 +323,11 @@ fn circles_are_found_through_what_is_offered_elsewhere() {
 
 #[test]
 fn imports_in_one_direction_are_no_circle() {
-    let modules = made(&[
+    let modules = make_modules(&[
         ("", "mod a; mod b; pub use a::A;"),
         ("a", "use crate::b::{self, B}; use std::fmt; pub struct A; fn f() { b::g(); self::f(); }"),
         ("b", "pub struct B; pub fn g() {} mod inner { use super::B; }"),
         ("b::child", "use super::B; use crate::b::g;"),
     ]);
-    assert_eq!(circles(&modules), Vec::<String>::new());
+    assert_eq!(find_import_cycles(&modules), Vec::<String>::new());
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use syn::visit::{self, Visit};
 
-use crate::{relative, sources};
+use crate::{find_sources, relative_path};
 
 /// Most Rust files in a folder of sources.
 const FOLDER_FILES_MAX: usize = 20;
@@ -17,7 +17,7 @@ const FILE_LINES_MAX: usize = 600;
 /// Most lines of a function that gives no reason for more.
 const FUNCTION_LINES_MAX: usize = 70;
 /// Begins the reason for a long file (in its head) or function (above it).
-const REASON: &str = "Longer than";
+const REASON_PREFIX: &str = "Longer than";
 
 /// Lines of a function, from its signature to its closing brace.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,16 +28,16 @@ struct Function {
 }
 
 /// Collects functions with bodies, nested ones included.
-struct Functions(Vec<Function>);
+struct FunctionCollector(Vec<Function>);
 
-impl Functions {
+impl FunctionCollector {
     fn add(&mut self, name: &syn::Ident, body: &syn::Block) {
         let (from, to) = (name.span().start().line, body.brace_token.span.close().end().line);
         self.0.push(Function { name: name.to_string(), line: from, lines: to + 1 - from });
     }
 }
 
-impl<'ast> Visit<'ast> for Functions {
+impl<'ast> Visit<'ast> for FunctionCollector {
     fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
         self.add(&item.sig.ident, &item.block);
         visit::visit_item_fn(self, item);
@@ -51,13 +51,13 @@ impl<'ast> Visit<'ast> for Functions {
 
 /// Returns the functions that are too long and give no reason.
 fn long_functions(text: &str) -> Vec<Function> {
-    let mut functions = Functions(Vec::new());
+    let mut functions = FunctionCollector(Vec::new());
     functions.visit_file(&syn::parse_file(text).expect("Rust"));
     let lines: Vec<&str> = text.lines().collect();
     let has_reason = |function: &Function| {
         let above = lines[..function.line - 1].iter().rev().map(|line| line.trim());
         let mut notes = above.take_while(|line| line.starts_with("//") || line.starts_with("#["));
-        notes.any(|line| line.contains(REASON))
+        notes.any(|line| line.contains(REASON_PREFIX))
     };
     let found = functions.0.into_iter();
     found.filter(|one| one.lines > FUNCTION_LINES_MAX && !has_reason(one)).collect()
@@ -67,17 +67,17 @@ fn long_functions(text: &str) -> Vec<Function> {
 fn excess_lines(text: &str) -> Option<usize> {
     let lines = text.lines().count();
     let mut head = text.lines().take_while(|line| line.starts_with("//!"));
-    (lines > FILE_LINES_MAX && !head.any(|line| line.contains(REASON))).then_some(lines)
+    (lines > FILE_LINES_MAX && !head.any(|line| line.contains(REASON_PREFIX))).then_some(lines)
 }
 
 /// Returns the sources of packages, without tests: paths below the root.
 fn package_sources() -> Vec<String> {
     let is_source = |path: &String| path.contains("/src/") && path.ends_with(".rs");
-    sources(&[".rs"]).iter().map(|path| relative(path)).filter(is_source).collect()
+    find_sources(&[".rs"]).iter().map(|path| relative_path(path)).filter(is_source).collect()
 }
 
 /// Returns the folders that hold more files than a reader takes in at once.
-fn full_folders(paths: &[String]) -> Vec<String> {
+fn overfull_folders(paths: &[String]) -> Vec<String> {
     let mut counts: BTreeMap<&Path, usize> = BTreeMap::new();
     for path in paths {
         *counts.entry(Path::new(path).parent().expect("a folder")).or_default() += 1;
@@ -87,7 +87,7 @@ fn full_folders(paths: &[String]) -> Vec<String> {
 }
 
 /// Returns the modules that have both `name.rs` and `name/`.
-fn double_modules(paths: &[String]) -> Vec<String> {
+fn duplicate_module_files(paths: &[String]) -> Vec<String> {
     let known: BTreeSet<&Path> = paths.iter().filter_map(|path| Path::new(path).parent()).collect();
     let folder = |path: &String| path.strip_suffix(".rs").map(str::to_owned);
     let is_double = |path: &&String| {
@@ -98,11 +98,11 @@ fn double_modules(paths: &[String]) -> Vec<String> {
 
 /// Collects the names of the modules that a file declares.
 #[derive(Default)]
-struct Declarations {
+struct DeclaredModules {
     modules: BTreeSet<String>,
 }
 
-impl<'ast> Visit<'ast> for Declarations {
+impl<'ast> Visit<'ast> for DeclaredModules {
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         self.modules.insert(item.ident.to_string());
         visit::visit_item_mod(self, item);
@@ -110,7 +110,7 @@ impl<'ast> Visit<'ast> for Declarations {
 }
 
 /// Returns the files that no module declares: nothing compiles them.
-fn dead_modules(files: &BTreeMap<String, String>) -> Vec<String> {
+fn undeclared_modules(files: &BTreeMap<String, String>) -> Vec<String> {
     let roots = ["lib", "main", "build"];
     let parent_of = |path: &str| {
         let (folder, file) = path.rsplit_once('/')?;
@@ -126,7 +126,7 @@ fn dead_modules(files: &BTreeMap<String, String>) -> Vec<String> {
         Some((candidates.into_iter().chain(beside).filter(is_there).collect(), name.to_owned()))
     };
     let declared = |text: &String| {
-        let mut declarations = Declarations::default();
+        let mut declarations = DeclaredModules::default();
         declarations.visit_file(&syn::parse_file(text).expect("Rust"));
         declarations.modules
     };
@@ -151,15 +151,15 @@ fn dead_modules(files: &BTreeMap<String, String>) -> Vec<String> {
 #[test]
 fn functions_are_short_or_give_a_reason() {
     let mut bad = Vec::new();
-    for path in sources(&[".rs"]) {
+    for path in find_sources(&[".rs"]) {
         let text = fs::read_to_string(&path).expect("a source file");
         for Function { name, line, lines } in long_functions(&text) {
-            bad.push(format!("{}:{line}: {name} has {lines} lines", relative(&path)));
+            bad.push(format!("{}:{line}: {name} has {lines} lines", relative_path(&path)));
         }
     }
     assert!(
         bad.is_empty(),
-        "shorten them, or say `// {REASON} 70 lines: why`:\n{}",
+        "shorten them, or say `// {REASON_PREFIX} 70 lines: why`:\n{}",
         bad.join("\n")
     );
 }
@@ -167,15 +167,15 @@ fn functions_are_short_or_give_a_reason() {
 #[test]
 fn files_are_short_or_give_a_reason() {
     let mut bad = Vec::new();
-    for path in sources(&[".rs"]) {
+    for path in find_sources(&[".rs"]) {
         let text = fs::read_to_string(&path).expect("a source file");
         if let Some(lines) = excess_lines(&text) {
-            bad.push(format!("{}: {lines} lines", relative(&path)));
+            bad.push(format!("{}: {lines} lines", relative_path(&path)));
         }
     }
     assert!(
         bad.is_empty(),
-        "split them, or say `//! {REASON} 600 lines: why`:\n{}",
+        "split them, or say `//! {REASON_PREFIX} 600 lines: why`:\n{}",
         bad.join("\n")
     );
 }
@@ -184,7 +184,7 @@ fn files_are_short_or_give_a_reason() {
 fn folders_are_seen_at_one_look() {
     let paths = package_sources();
     assert!(paths.len() > 300, "the sources were not found");
-    let bad = [full_folders(&paths), double_modules(&paths)].concat();
+    let bad = [overfull_folders(&paths), duplicate_module_files(&paths)].concat();
     assert!(bad.is_empty(), "{}", bad.join("\n"));
 }
 
@@ -194,7 +194,7 @@ fn every_file_is_compiled() {
         let text = fs::read_to_string(crate::source_dir().join(&path)).expect("a source file");
         (path, text)
     };
-    let bad = dead_modules(&package_sources().into_iter().map(read).collect());
+    let bad = undeclared_modules(&package_sources().into_iter().map(read).collect());
     assert!(bad.is_empty(), "no module declares\n{}", bad.join("\n"));
 }
 
@@ -227,11 +227,14 @@ fn a_long_file_is_found_unless_it_gives_a_reason() {
 #[test]
 fn full_folders_and_double_modules_are_found() {
     let many: Vec<String> = (0..=FOLDER_FILES_MAX).map(|n| format!("c/src/a/f{n}.rs")).collect();
-    assert_eq!(full_folders(&many), [format!("c/src/a: {} files", FOLDER_FILES_MAX + 1)]);
-    assert_eq!(full_folders(&many[1..]), Vec::<String>::new());
+    assert_eq!(overfull_folders(&many), [format!("c/src/a: {} files", FOLDER_FILES_MAX + 1)]);
+    assert_eq!(overfull_folders(&many[1..]), Vec::<String>::new());
     let paths = |paths: &[&str]| paths.iter().map(|&path| path.to_owned()).collect::<Vec<_>>();
-    assert_eq!(double_modules(&paths(&["c/src/a.rs", "c/src/a/b/d.rs"])), ["c/src/a.rs"]);
-    assert!(double_modules(&paths(&["c/src/a/mod.rs", "c/src/a/b.rs", "c/src/ab.rs"])).is_empty());
+    assert_eq!(duplicate_module_files(&paths(&["c/src/a.rs", "c/src/a/b/d.rs"])), ["c/src/a.rs"]);
+    assert!(
+        duplicate_module_files(&paths(&["c/src/a/mod.rs", "c/src/a/b.rs", "c/src/ab.rs"]))
+            .is_empty()
+    );
 }
 
 #[test]
@@ -245,5 +248,5 @@ fn a_file_that_no_module_declares_is_found() {
         file("c/src/a/kept.rs", ""),
         file("c/src/a/dead.rs", ""),
     ]);
-    assert_eq!(dead_modules(&files), ["c/src/a/dead.rs"]);
+    assert_eq!(undeclared_modules(&files), ["c/src/a/dead.rs"]);
 }

@@ -7,27 +7,70 @@ use std::fs;
 
 use syn::visit::{self, Visit};
 
-use crate::{relative, source_dir, sources};
+use crate::{find_sources, relative_path, source_dir};
 
 /// Most terms of the glossary.
 const TERMS_MAX: usize = 90;
 
 /// Pronouns, prepositions, participles and the like: no name of an item by themselves.
-const BARE: [&str; 41] = [
+const BARE_NAMES: [&str; 41] = [
     "above", "after", "ahead", "alone", "anew", "anybody", "apart", "around", "asked", "before",
     "behind", "below", "beside", "besides", "between", "beyond", "both", "given", "gone", "held",
     "here", "his", "how", "its", "kept", "meant", "nobody", "others", "ours", "said", "seen",
     "somebody", "taken", "theirs", "there", "those", "told", "way", "what", "who", "whose",
 ];
 /// The same for fields and parameters, which have a type beside them.
-const BARE_VALUES: [&str; 16] = [
+const BARE_VALUE_NAMES: [&str; 16] = [
     "asked", "beside", "besides", "beyond", "how", "meant", "nobody", "others", "ours", "said",
     "seen", "taken", "theirs", "told", "who", "whose",
 ];
 /// First words of functions that do not say what software does.
-const SPEECH: [&str; 9] = ["say", "says", "tell", "tells", "ask", "asks", "hear", "want", "look"];
+const SPEECH_VERBS: [&str; 9] =
+    ["say", "says", "tell", "tells", "ask", "asks", "hear", "want", "look"];
+/// Names of one word that a free function may have: verbs where the module names the object, and
+/// names that C, system calls and the public API give. All others are a verb with its object.
+const WHOLE_NAMES: [&str; 38] = [
+    "abort",
+    "bpf",
+    "bytes",
+    "clone",
+    "commit",
+    "compile",
+    "connect",
+    "contains",
+    "crc32",
+    "deserialize",
+    "diagnose",
+    "emit",
+    "encode",
+    "evaluate",
+    "explain",
+    "handle",
+    "has",
+    "hex",
+    "init",
+    "layer",
+    "main",
+    "once",
+    "panic",
+    "parse",
+    "record",
+    "recover",
+    "run",
+    "send",
+    "serialize",
+    "snapshot",
+    "start",
+    "stderr",
+    "stdout",
+    "subscriber",
+    "tokenize",
+    "unlink",
+    "verify",
+    "vfork",
+];
 /// Everyday nouns that stood for a role once: each has a name of the field now.
-const EVERYDAY: [&str; 24] = [
+const EVERYDAY_NOUNS: [&str; 24] = [
     "Circumstances",
     "Desk",
     "Entrance",
@@ -54,7 +97,7 @@ const EVERYDAY: [&str; 24] = [
     "World",
 ];
 /// First words of doc comments that announce a relative clause instead of a thing or an action.
-const OPENINGS: [&str; 14] = [
+const CLAUSE_OPENINGS: [&str; 14] = [
     "what", "who", "whose", "of", "as", "that", "those", "such", "where", "how", "whether",
     "which", "likewise", "whatever",
 ];
@@ -73,30 +116,30 @@ const PRONOUNS: [&str; 10] = [
 ];
 
 /// Returns whether `name` is no name by itself: `Taken`, `taken`, `TAKEN`.
-fn is_bare(name: &str) -> bool {
-    BARE.contains(&&*name.to_lowercase()) || EVERYDAY.contains(&name)
+fn is_bare_name(name: &str) -> bool {
+    BARE_NAMES.contains(&&*name.to_lowercase()) || EVERYDAY_NOUNS.contains(&name)
 }
 
 /// Returns whether a function is named after an act of speech: `say_news`.
-fn is_speech(name: &str) -> bool {
-    name.split('_').next().is_some_and(|first| SPEECH.contains(&first))
+fn is_speech_name(name: &str) -> bool {
+    name.split('_').next().is_some_and(|first| SPEECH_VERBS.contains(&first))
 }
 
 /// Collects names that the rules forbid.
 #[derive(Default)]
-struct Names(BTreeSet<String>);
+struct BadNames(BTreeSet<String>);
 
-impl Names {
+impl BadNames {
     fn check(&mut self, name: &syn::Ident) {
         let name = name.to_string();
-        if is_bare(&name) {
+        if is_bare_name(&name) {
             self.0.insert(name);
         }
     }
 
     fn check_value(&mut self, name: &syn::Ident) {
         let name = name.to_string();
-        if BARE_VALUES.contains(&&*name) {
+        if BARE_VALUE_NAMES.contains(&&*name) {
             self.0.insert(name);
         }
     }
@@ -104,7 +147,7 @@ impl Names {
     fn check_function(&mut self, signature: &syn::Signature) {
         self.check(&signature.ident);
         let name = signature.ident.to_string();
-        if is_speech(&name) {
+        if is_speech_name(&name) {
             self.0.insert(name);
         }
         for input in &signature.inputs {
@@ -117,7 +160,7 @@ impl Names {
     }
 }
 
-impl<'ast> Visit<'ast> for Names {
+impl<'ast> Visit<'ast> for BadNames {
     fn visit_item(&mut self, item: &'ast syn::Item) {
         match item {
             syn::Item::Const(item) => self.check(&item.ident),
@@ -137,6 +180,15 @@ impl<'ast> Visit<'ast> for Names {
         visit::visit_signature(self, signature);
     }
 
+    fn visit_item_fn(&mut self, function: &'ast syn::ItemFn) {
+        let name = function.sig.ident.to_string();
+        let is_test = function.attrs.iter().any(|attribute| attribute.path().is_ident("test"));
+        if !is_test && !name.contains('_') && !WHOLE_NAMES.contains(&&*name) {
+            self.0.insert(name);
+        }
+        visit::visit_item_fn(self, function);
+    }
+
     fn visit_field(&mut self, field: &'ast syn::Field) {
         field.ident.iter().for_each(|name| self.check_value(name));
         visit::visit_field(self, field);
@@ -150,13 +202,13 @@ impl<'ast> Visit<'ast> for Names {
 
 /// Returns the names in a source file that are none.
 fn bad_names(text: &str) -> BTreeSet<String> {
-    let mut names = Names::default();
+    let mut names = BadNames::default();
     names.visit_file(&syn::parse_file(text).expect("Rust"));
     names.0
 }
 
 /// Returns the words of a comment line, without what stands in backticks.
-fn words(line: &str) -> Vec<String> {
+fn comment_words(line: &str) -> Vec<String> {
     let spoken = line.split('`').step_by(2).collect::<Vec<_>>().join(" ");
     let words = spoken.split(|c: char| !c.is_alphanumeric() && c != '\'');
     words.filter(|word| !word.is_empty()).map(str::to_lowercase).collect()
@@ -175,7 +227,8 @@ fn bad_openings(text: &str) -> Vec<usize> {
     let is_first = |at: usize| at == 0 || lines[at - 1].is_none();
     let opens_badly = |at: &usize| {
         let Some(line) = lines[*at] else { return false };
-        is_first(*at) && words(line).first().is_some_and(|word| OPENINGS.contains(&&**word))
+        is_first(*at)
+            && comment_words(line).first().is_some_and(|word| CLAUSE_OPENINGS.contains(&&**word))
     };
     (0..lines.len()).filter(opens_badly).map(|at| at + 1).collect()
 }
@@ -185,7 +238,7 @@ fn bad_pronouns(text: &str) -> Vec<usize> {
     let is_bad = |line: &str| {
         let Some((before, comment)) = line.split_once("//") else { return false };
         let is_comment = before.trim().is_empty() || before.ends_with(' ');
-        is_comment && words(comment).iter().any(|word| PRONOUNS.contains(&&**word))
+        is_comment && comment_words(comment).iter().any(|word| PRONOUNS.contains(&&**word))
     };
     let lines = text.lines().enumerate();
     lines.filter(|(_, line)| is_bad(line)).map(|(number, _)| number + 1).collect()
@@ -194,8 +247,9 @@ fn bad_pronouns(text: &str) -> Vec<usize> {
 #[test]
 fn names_and_comments_use_the_words_of_the_field() {
     let mut bad = Vec::new();
-    for path in sources(&[".rs"]) {
-        let (name, text) = (relative(&path), fs::read_to_string(&path).expect("a source file"));
+    for path in find_sources(&[".rs"]) {
+        let (name, text) =
+            (relative_path(&path), fs::read_to_string(&path).expect("a source file"));
         bad.extend(bad_names(&text).into_iter().map(|word| format!("{name}: the name {word}")));
         let lines = |kind: &'static str| move |line| format!("{kind} on line {line}");
         let openings = bad_openings(&text).into_iter().map(lines("an opening"));
@@ -206,7 +260,7 @@ fn names_and_comments_use_the_words_of_the_field() {
 }
 
 /// Returns the terms of the glossary in its order.
-fn terms(text: &str) -> Vec<String> {
+fn glossary_terms(text: &str) -> Vec<String> {
     let rows = text.lines().filter_map(|line| line.strip_prefix("| "));
     let terms = rows.filter_map(|row| row.split(" | ").next()).map(str::to_owned);
     terms.filter(|term| term != "term").collect()
@@ -214,7 +268,7 @@ fn terms(text: &str) -> Vec<String> {
 
 /// Returns what is wrong with a glossary.
 fn glossary_faults(text: &str) -> Vec<String> {
-    let (terms, mut known, mut bad) = (terms(text), BTreeSet::new(), Vec::new());
+    let (terms, mut known, mut bad) = (glossary_terms(text), BTreeSet::new(), Vec::new());
     if terms.is_empty() || terms.len() > TERMS_MAX {
         bad.push(format!("{} terms", terms.len()));
     }
@@ -222,7 +276,7 @@ fn glossary_faults(text: &str) -> Vec<String> {
         if !known.insert(term.to_lowercase()) {
             bad.push(format!("'{term}' is defined twice"));
         }
-        if is_bare(term) {
+        if is_bare_name(term) {
             bad.push(format!("'{term}' is no term"));
         }
     }
@@ -238,8 +292,11 @@ fn the_glossary_has_each_term_once() {
 #[test]
 fn names_that_are_none_are_found() {
     let text = "mod beside {} struct Desk { told: u8, kept_bytes: u8 } enum E { Taken, Full }
-                trait T { fn say_news(whose: u8); fn saying(); } impl E { fn look() {} }";
-    let expected = ["Desk", "Taken", "beside", "look", "say_news", "told", "whose"];
+                trait T { fn say_news(whose: u8); fn saying(); }
+                impl E { fn look() {} fn text() {} }
+                fn text() {} fn parse() {} fn find_text() { fn judge() {} }";
+    let expected =
+        ["Desk", "Taken", "beside", "judge", "look", "say_news", "text", "told", "whose"];
     assert_eq!(bad_names(text).into_iter().collect::<Vec<_>>(), expected);
 }
 

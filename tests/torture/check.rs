@@ -7,7 +7,7 @@ use crate::trace::{Complaints, Record, Stream};
 
 /// Sums of a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct RoundTotals {
     /// Events begun.
     pub(crate) started: u64,
     /// Events after which the call came back.
@@ -19,8 +19,8 @@ pub(crate) struct Totals {
 }
 
 /// Sums over lanes and streams.
-pub(crate) fn totals(streams: &[Stream], lanes: &[Lane]) -> Totals {
-    Totals {
+pub(crate) fn sum_totals(streams: &[Stream], lanes: &[Lane]) -> RoundTotals {
+    RoundTotals {
         started: lanes.iter().map(|lane| lane.started).sum(),
         returned: lanes.iter().map(|lane| lane.returned).sum(),
         recorded: streams.iter().map(|stream| stream.records.len() as u64).sum(),
@@ -30,7 +30,7 @@ pub(crate) fn totals(streams: &[Stream], lanes: &[Lane]) -> Totals {
 
 /// Checks that recorded + lost + overwritten = emitted: exactly, except for the events that were
 /// under way in killed threads.
-pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complaints) {
+pub(crate) fn check_sums(totals: &RoundTotals, overwritten: u64, wrong: &mut Complaints) {
     let accounted = totals.recorded + totals.lost + overwritten;
     wrong.unless((totals.returned..=totals.started).contains(&accounted), || {
         format!("{totals:?}, {overwritten} overwritten: {accounted} accounted for")
@@ -39,7 +39,7 @@ pub(crate) fn sums_agree(totals: &Totals, overwritten: u64, wrong: &mut Complain
 
 /// Checks that no packet is missing after the first record of its stream. (A lockless buffer's hole
 /// is such a packet.)
-pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
+pub(crate) fn check_no_packet_missing(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         wrong.unless(stream.missing == 0, || {
             format!("{}: {} packets are missing", stream.name, stream.missing)
@@ -49,7 +49,7 @@ pub(crate) fn none_missing(streams: &[Stream], wrong: &mut Complaints) {
 
 /// Checks that every event is there at most once, in order per lane: in each region as stored, and
 /// over all regions by their times.
-pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
+pub(crate) fn check_order(streams: &[Stream], wrong: &mut Complaints) {
     for stream in streams {
         let mut last: HashMap<u32, u64> = HashMap::new();
         for record in &stream.records {
@@ -59,7 +59,7 @@ pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
             });
         }
     }
-    for (lane, records) in by_lane(streams) {
+    for (lane, records) in records_by_lane(streams) {
         for pair in records.windows(2) {
             wrong.unless(pair[0].seq != pair[1].seq, || format!("lane {lane}: {pair:?} twice"));
             wrong.unless(pair[0].time <= pair[1].time, || {
@@ -70,8 +70,8 @@ pub(crate) fn once_and_in_order(streams: &[Stream], wrong: &mut Complaints) {
 }
 
 /// Checks that every event whose call returned is present.
-pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complaints) {
-    let all = by_lane(streams);
+pub(crate) fn check_all_present(streams: &[Stream], lanes: &[Lane], wrong: &mut Complaints) {
+    let all = records_by_lane(streams);
     for (number, lane) in lanes.iter().enumerate().skip(1) {
         let found = all.get(&(number as u32)).map_or(0, Vec::len) as u64;
         // Numbers are unique and below `started`, so counting is enough.
@@ -83,7 +83,12 @@ pub(crate) fn all_there(streams: &[Stream], lanes: &[Lane], wrong: &mut Complain
 
 /// Checks the trace of a flight recorder: from the moment at which every region is complete, only
 /// lost events are missing.
-pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: &mut Complaints) {
+pub(crate) fn check_newest_present(
+    streams: &[Stream],
+    lanes: &[Lane],
+    lost: u64,
+    wrong: &mut Complaints,
+) {
     let whole_since = streams
         .iter()
         .filter(|stream| stream.overwritten)
@@ -91,7 +96,7 @@ pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: 
         .map(|record| record.time)
         .max()
         .unwrap_or(0);
-    let all = by_lane(streams);
+    let all = records_by_lane(streams);
     let mut missing = 0;
     for (number, lane) in lanes.iter().enumerate() {
         let kept = all.get(&(number as u32)).map_or(&[][..], Vec::as_slice);
@@ -107,7 +112,7 @@ pub(crate) fn newest_kept(streams: &[Stream], lanes: &[Lane], lost: u64, wrong: 
 }
 
 /// Records by lane, in the order of their numbers.
-fn by_lane(streams: &[Stream]) -> HashMap<u32, Vec<Record>> {
+fn records_by_lane(streams: &[Stream]) -> HashMap<u32, Vec<Record>> {
     let mut lanes: HashMap<u32, Vec<Record>> = HashMap::new();
     for record in streams.iter().flat_map(|stream| &stream.records) {
         lanes.entry(record.lane).or_default().push(*record);

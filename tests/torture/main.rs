@@ -28,16 +28,16 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use check::Totals;
-use plan::{End, Mode, Plan, WriterPath};
-use round::{Outcome, Round};
+use plan::{BufferMode, RoundEnd, RoundPlan, WriterPath};
+use round::{Round, RoundOutcome};
 use shared::{Shared, Word};
 use trackway_tests::{Fixture, has, report_skipped};
 
 /// Rounds of the short form, chosen so that they include every mode, writer path and end.
 const SHORT_SEEDS: std::ops::Range<u64> = 459..473;
 /// Durations of a round's program, in the short form and in the long form.
-const SHORT_MS: u64 = 500;
-const LONG_MS: u64 = 1500;
+const SHORT_ROUND_MS: u64 = 500;
+const LONG_ROUND_MS: u64 = 1500;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -49,49 +49,50 @@ fn main() -> ExitCode {
     let (limit, first) = match words[..] {
         ["short"] => {
             let mut torture = Torture::new();
-            expect_variety();
-            SHORT_SEEDS.for_each(|seed| torture.round(seed, SHORT_MS));
+            check_variety();
+            SHORT_SEEDS.for_each(|seed| torture.round(seed, SHORT_ROUND_MS));
             return torture.finish();
         }
         ["seed", ref seeds @ ..] if !seeds.is_empty() => {
             let seeds: Result<Vec<u64>, _> = seeds.iter().map(|seed| seed.parse()).collect();
-            let Ok(seeds) = seeds else { return usage() };
+            let Ok(seeds) = seeds else { return print_usage() };
             let mut torture = Torture::new();
-            seeds.into_iter().for_each(|seed| torture.round(seed, LONG_MS));
+            seeds.into_iter().for_each(|seed| torture.round(seed, LONG_ROUND_MS));
             return torture.finish();
         }
-        [] => (hours("0.16667"), Some(seed_of_now())),
+        [] => (hours("0.16667"), Some(seed_from_time())),
         ["from", seed] => (hours("0.16667"), seed.parse().ok()),
-        [limit] => (hours(limit), Some(seed_of_now())),
+        [limit] => (hours(limit), Some(seed_from_time())),
         [limit, "from", seed] => (hours(limit), seed.parse().ok()),
         _ => (None, None),
     };
-    let (Some(limit), Some(first)) = (limit, first) else { return usage() };
+    let (Some(limit), Some(first)) = (limit, first) else { return print_usage() };
     let mut torture = Torture::new();
     println!("torture: from seed {first}; the same rounds again: scripts/torture from {first}");
     for seed in first.. {
         if torture.started.elapsed() >= limit {
             break;
         }
-        torture.round(seed, LONG_MS);
+        torture.round(seed, LONG_ROUND_MS);
     }
     torture.finish()
 }
 
-fn usage() -> ExitCode {
+fn print_usage() -> ExitCode {
     eprintln!("usage: scripts/torture [[HOURS] [from SEED] | short | seed N...]");
     ExitCode::from(2)
 }
 
-fn seed_of_now() -> u64 {
+fn seed_from_time() -> u64 {
     std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs() * 1000
 }
 
 /// Checks that every mode, writer path and end is among the rounds of the short form, each writer
 /// path with kills.
-fn expect_variety() {
-    let plans: Vec<Plan> = SHORT_SEEDS.map(|seed| Plan::new(seed, SHORT_MS)).collect();
-    let has = |what: &dyn Fn(&Plan) -> bool| plans.iter().any(what);
+fn check_variety() {
+    let plans: Vec<RoundPlan> =
+        SHORT_SEEDS.map(|seed| RoundPlan::new(seed, SHORT_ROUND_MS)).collect();
+    let has = |what: &dyn Fn(&RoundPlan) -> bool| plans.iter().any(what);
     assert!(Mode::ALL.iter().all(|mode| has(&|plan| plan.mode == *mode)), "a mode is missing");
     assert!(End::ALL.iter().all(|end| has(&|plan| plan.end == *end)), "an end is missing");
     let killed = |writer_path| has(&|plan| plan.writer_path == writer_path && plan.kills());
@@ -138,7 +139,7 @@ impl Torture {
     }
 
     fn round(&mut self, seed: u64, duration_ms: u64) {
-        let plan = Plan::new(seed, duration_ms);
+        let plan = RoundPlan::new(seed, duration_ms);
         println!("seed {seed}: {}", plan.describe());
         let shared = Shared::new(&self.fixture, &plan.orders);
         let round = Round {
@@ -148,8 +149,8 @@ impl Torture {
             shared: &shared,
             folder: self.fixture.path("trace"),
         };
-        let Outcome { totals, overwritten, keeps, complaint } = round.run();
-        let killed = shared.get(Word::Killed) + u64::from(plan.end != End::ByItself);
+        let RoundOutcome { totals, overwritten, keeps, complaint } = round.run();
+        let killed = shared.get(Word::Killed) + u64::from(plan.end != RoundEnd::ByItself);
         let processes = shared.get(Word::Started) + 1;
         self.rounds += 1;
         self.killed += killed;

@@ -6,7 +6,7 @@ use crate::shared::{Orders, Word};
 
 /// Behaviour of the session when its buffers are full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Mode {
+pub(crate) enum BufferMode {
     /// New events are lost.
     Discard,
     /// The oldest events are overwritten.
@@ -32,7 +32,7 @@ pub(crate) enum WriterPath {
 
 /// End of a round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum RoundEnd {
     /// The program ends, then the recorder.
     ByItself,
     /// The program, one process with its threads, is killed.
@@ -43,7 +43,7 @@ pub(crate) enum End {
     AllKilled,
 }
 
-impl Mode {
+impl BufferMode {
     /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 4] = [Self::Discard, Self::Discard, Self::Overwrite, Self::Roomy];
 }
@@ -61,7 +61,7 @@ impl WriterPath {
     ];
 }
 
-impl End {
+impl RoundEnd {
     /// All of them; duplicates are drawn more often.
     pub(crate) const ALL: [Self; 6] = [
         Self::ByItself,
@@ -75,13 +75,13 @@ impl End {
 
 /// A round.
 #[derive(Debug, Clone)]
-pub(crate) struct Plan {
+pub(crate) struct RoundPlan {
     /// Behaviour when the buffers are full.
-    pub(crate) mode: Mode,
+    pub(crate) mode: BufferMode,
     /// Writer paths of the program.
     pub(crate) writer_path: WriterPath,
     /// End of the round.
-    pub(crate) end: End,
+    pub(crate) end: RoundEnd,
     /// Size of a sub-buffer, in bytes.
     pub(crate) sub_bytes: u64,
     /// Sub-buffers of a region.
@@ -101,23 +101,23 @@ pub(crate) struct Plan {
     pub(crate) orders: Orders,
 }
 
-impl Plan {
+impl RoundPlan {
     /// Returns the round with this seed, whose program records for `duration_ms`. The round depends
     /// only on the seed, except for that time and for pauses, which only long rounds have.
     pub(crate) fn new(seed: u64, duration_ms: u64) -> Self {
         let random = &mut Random::new(seed);
-        let mode = *random.pick(&Mode::ALL);
+        let mode = *random.pick(&BufferMode::ALL);
         let drawn = *random.pick(&WriterPath::ALL);
         let writer_path = match (mode, drawn) {
             // Claims are lost when all claim regions are taken, whatever the memory.
-            (Mode::Roomy, WriterPath::Claim | WriterPath::Without | WriterPath::Mixed) => {
+            (BufferMode::Roomy, WriterPath::Claim | WriterPath::Without | WriterPath::Mixed) => {
                 WriterPath::Sequence
             }
             _ => drawn,
         };
-        let end = *random.pick(&End::ALL);
+        let end = *random.pick(&RoundEnd::ALL);
         let (sub_bytes, sub_count) = match mode {
-            Mode::Roomy => (1 << 20, 32),
+            BufferMode::Roomy => (1 << 20, 32),
             _ => (*random.pick(&[4096, 4096, 4096, 16384, 65536]), 2 << random.next_below(4)),
         };
         let contexts = *random.pick(&["none", "vtid", "vpid,vtid,procname"]);
@@ -125,8 +125,8 @@ impl Plan {
         let mut orders = Self::orders(random, duration_ms);
         let pause_ms = *random.pick(&[1000, 8000, 8000, 120_000]);
         // Only in long rounds: the recorder's lease takes 5 s.
-        let stands_still = random.once_in(8) && duration_ms >= crate::LONG_MS;
-        let pause_ms = if stands_still && end == End::ByItself { pause_ms } else { 0 };
+        let stands_still = random.once_in(8) && duration_ms >= crate::LONG_ROUND_MS;
+        let pause_ms = if stands_still && end == RoundEnd::ByItself { pause_ms } else { 0 };
         let kill_after_us = random.next_below(duration_ms * 1000);
         let outlives_us = random.next_below(500_000);
         let lasts = orders.iter_mut().filter(|(word, _)| matches!(word, Word::DurationMs));
@@ -134,17 +134,19 @@ impl Plan {
         orders.extend([(Word::Seed, seed), (Word::BodyMax, body_max)]);
         orders.push((Word::Claims, u64::from(writer_path == WriterPath::Mixed)));
         match end {
-            End::ByItself => {}
-            End::ProgramKilled => {
+            RoundEnd::ByItself => {}
+            RoundEnd::ProgramKilled => {
                 // One process without children: no recorder would record the events that they emit
                 // after it.
                 orders.retain(|(word, _)| !matches!(word, Word::Forks | Word::Vforks));
                 orders.push((Word::EndNs, u64::MAX));
             }
             // It must not end before it is killed.
-            End::RecorderKilled | End::AllKilled => orders.push((Word::DurationMs, 1 << 20)),
+            RoundEnd::RecorderKilled | RoundEnd::AllKilled => {
+                orders.push((Word::DurationMs, 1 << 20))
+            }
         }
-        if mode == Mode::Roomy {
+        if mode == BufferMode::Roomy {
             // Half, so that bytes which a sub-buffer's end leaves unused do not matter.
             orders.push((Word::Budget, sub_bytes * sub_count / 2));
             // vfork children record by claim.
@@ -195,7 +197,7 @@ impl Plan {
     /// Returns true if a writer may be killed in the middle of an event.
     pub(crate) fn kills(&self) -> bool {
         let ordered = |(word, value): &(Word, u64)| matches!(word, Word::Kills) && *value != 0;
-        self.end != End::ByItself || self.orders.iter().any(ordered)
+        self.end != RoundEnd::ByItself || self.orders.iter().any(ordered)
     }
 
     /// Returns the options of `trackway record` for it.
@@ -212,7 +214,7 @@ impl Plan {
             format!("--context={}", self.contexts),
             format!("--reserve={reserve}"),
         ];
-        if self.mode == Mode::Overwrite {
+        if self.mode == BufferMode::Overwrite {
             options.push("--overwrite".to_owned());
         }
         options
@@ -230,8 +232,8 @@ impl Plan {
             }
         }
         match self.end {
-            End::ByItself => {}
-            End::RecorderKilled => text.push_str(&format!(
+            RoundEnd::ByItself => {}
+            RoundEnd::RecorderKilled => text.push_str(&format!(
                 "killed after {} and {} µs",
                 self.kill_after_us, self.outlives_us
             )),

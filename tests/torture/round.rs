@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use trackway_tests::{Fixture, Summary};
 
-use crate::LONG_MS;
+use crate::LONG_ROUND_MS;
 use crate::check::{self, Totals};
-use crate::plan::{End, Mode, Plan, WriterPath};
+use crate::plan::{BufferMode, RoundEnd, RoundPlan, WriterPath};
 use crate::shared::{self, Group, Lane, Shared};
 use crate::trace::{self, Complaints, Stream};
 use crate::window;
@@ -18,14 +18,14 @@ use crate::window;
 /// Most time that a round's program and recorder may take.
 const ROUND_LIMIT: Duration = Duration::from_secs(60);
 /// Longest time until the remains of dead processes are released.
-const PATIENCE: Duration = Duration::from_secs(5);
+const RELEASE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// File that marks a complete trace.
-const MARK: &str = "trackway/complete";
+const COMPLETION_FILE: &str = "trackway/complete";
 /// A round.
 pub(crate) struct Round<'torture> {
     pub(crate) fixture: &'torture Fixture,
     pub(crate) program: &'torture Path,
-    pub(crate) plan: &'torture Plan,
+    pub(crate) plan: &'torture RoundPlan,
     pub(crate) shared: &'torture Shared,
     /// Folder of the trace.
     pub(crate) folder: PathBuf,
@@ -33,7 +33,7 @@ pub(crate) struct Round<'torture> {
 
 /// Result of a round.
 #[derive(Default)]
-pub(crate) struct Outcome {
+pub(crate) struct RoundOutcome {
     pub(crate) totals: Totals,
     pub(crate) overwritten: u64,
     /// True if the session keeps its memory because a killed process cannot be proved dead. Such a
@@ -45,7 +45,7 @@ pub(crate) struct Outcome {
 
 /// Contents of `trackway/complete`: how the trace was completed.
 #[derive(Debug)]
-struct Mark {
+struct CompletionMark {
     by_recorder: bool,
     events: u64,
     lost: u64,
@@ -54,7 +54,7 @@ struct Mark {
 }
 
 impl Round<'_> {
-    pub(crate) fn run(&self) -> Outcome {
+    pub(crate) fn run(&self) -> RoundOutcome {
         let _ = fs::remove_dir_all(&self.folder);
         let done = self.record().and_then(|messages| Ok((messages, self.recover()?)));
         let lanes = self.shared.lanes();
@@ -63,7 +63,7 @@ impl Round<'_> {
             Err(complaint) => {
                 let totals = check::totals(&[], &lanes);
                 let complaint = Some(complaint);
-                return Outcome { totals, complaint, ..Outcome::default() };
+                return RoundOutcome { totals, complaint, ..RoundOutcome::default() };
             }
         };
         let wrong = &mut Complaints::default();
@@ -80,7 +80,7 @@ impl Round<'_> {
         let mut command = self.fixture.trackway(&["record", "-o"]);
         let log = self.fixture.path("messages");
         let messages = File::create(&log).expect("a file for messages");
-        let role = if plan.end == End::ProgramKilled { "process" } else { "main" };
+        let role = if plan.end == RoundEnd::ProgramKilled { "process" } else { "main" };
         command.arg(&self.folder).args(plan.options()).arg("--");
         command.args(shared::workload(
             self.program,
@@ -92,16 +92,16 @@ impl Round<'_> {
         let mut group = Group::start(&mut command, Some(self.shared));
         let kill_at = Instant::now() + Duration::from_micros(plan.kill_after_us);
         match plan.end {
-            End::ByItself => self.stand_still(&group),
-            End::ProgramKilled => self.kill_program(&mut group, kill_at),
-            End::RecorderKilled => {
+            RoundEnd::ByItself => self.stand_still(&group),
+            RoundEnd::ProgramKilled => self.kill_program(&mut group, kill_at),
+            RoundEnd::RecorderKilled => {
                 sleep_until(kill_at);
                 group.signal(libc::SIGKILL);
                 group.wait_for_leader();
                 std::thread::sleep(Duration::from_micros(plan.outlives_us));
                 group.signal_all(libc::SIGKILL);
             }
-            End::AllKilled => {
+            RoundEnd::AllKilled => {
                 sleep_until(kill_at);
                 group.signal_all(libc::SIGKILL);
             }
@@ -116,7 +116,7 @@ impl Round<'_> {
                 let state = group.describe();
                 Err(format!("did not end within {ROUND_LIMIT:?}: {messages}{state}"))
             }
-            (Some(status), End::ByItself) if !status.success() => {
+            (Some(status), RoundEnd::ByItself) if !status.success() => {
                 Err(format!("{status}: {messages}"))
             }
             _ => Ok(messages),
@@ -128,7 +128,7 @@ impl Round<'_> {
         if pause.is_zero() {
             return;
         }
-        std::thread::sleep(Duration::from_millis(LONG_MS / 3));
+        std::thread::sleep(Duration::from_millis(LONG_ROUND_MS / 3));
         group.signal_all(libc::SIGSTOP);
         std::thread::sleep(pause);
         // The recorder first: it must renew its lease before the program reads it.
@@ -166,7 +166,7 @@ impl Round<'_> {
     /// Completes the remains of dead processes. Returns true if writers took the recorder for alive
     /// until then.
     fn recover(&self) -> Result<bool, String> {
-        let lease_held = self.plan.end != End::RecorderKilled
+        let lease_held = self.plan.end != RoundEnd::RecorderKilled
             || !window::exists(self.fixture)
             || window::lease_holds(self.fixture);
         let output = self.fixture.trackway(&["recover"]).output().expect("trackway runs");
@@ -182,7 +182,7 @@ impl Round<'_> {
     /// if it stays. A hole's memory stays with its session as long as the kernel has threads of a
     /// killed process. Returns true if memory stays because a process cannot be proved dead.
     fn expect_nothing_left(&self, wrong: &mut Complaints) -> bool {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + RELEASE_WAIT_MAX;
         while window::exists(self.fixture) {
             let left = &mut Complaints::default();
             window::expect_nothing_left(self.fixture, left);
@@ -210,14 +210,14 @@ impl Round<'_> {
         messages: &str,
         lease_held: bool,
         wrong: &mut Complaints,
-    ) -> Outcome {
+    ) -> RoundOutcome {
         let plan = self.plan;
         let folder = trace::folder_of(&self.folder);
         let is_cut_short = matches!(plan.end, End::RecorderKilled | End::AllKilled);
         let started = check::totals(&[], lanes).started;
-        if is_cut_short && started == 0 && !folder.join(MARK).exists() {
+        if is_cut_short && started == 0 && !folder.join(COMPLETION_FILE).exists() {
             // The recorder was killed before it admitted a program: there is nothing to recover.
-            return Outcome::default();
+            return RoundOutcome::default();
         }
         let mut streams = trace::read(&folder, lanes, plan.body_max, wrong);
         let totals = check::totals(&streams, lanes);
@@ -225,7 +225,7 @@ impl Round<'_> {
             Ok(mark) => mark,
             Err(complaint) => {
                 wrong.add(complaint);
-                return Outcome { totals, ..Outcome::default() };
+                return RoundOutcome { totals, ..RoundOutcome::default() };
             }
         };
         wrong.unless(mark.damaged == 0, || format!("damaged: {mark:?}"));
@@ -249,20 +249,20 @@ impl Round<'_> {
             });
         }
         let overwritten = mark.overwritten;
-        if plan.mode != Mode::Overwrite {
+        if plan.mode != BufferMode::Overwrite {
             wrong.unless(overwritten == 0, || format!("overwritten: {mark:?}"));
         }
-        if plan.mode == Mode::Overwrite && lease_held {
+        if plan.mode == BufferMode::Overwrite && lease_held {
             self.check_newest(&mut streams, lanes, totals.lost, overwritten, wrong);
         }
-        if plan.mode == Mode::Roomy && !may_have_holes {
+        if plan.mode == BufferMode::Roomy && !may_have_holes {
             wrong.unless(totals.lost == 0, || format!("lost with room to spare: {totals:?}"));
             if lease_held {
                 check::all_there(&streams, lanes, wrong);
             }
         }
         trace::babeltrace_agrees(self.fixture, &self.folder, &totals, wrong);
-        Outcome { totals, overwritten, ..Outcome::default() }
+        RoundOutcome { totals, overwritten, ..RoundOutcome::default() }
     }
 
     fn check_newest(
@@ -280,9 +280,9 @@ impl Round<'_> {
         check::newest_kept(streams, lanes, lost, wrong);
     }
 
-    fn mark(&self, folder: &Path) -> Result<Mark, String> {
-        let text =
-            fs::read_to_string(folder.join(MARK)).map_err(|error| format!("no mark: {error}"))?;
+    fn mark(&self, folder: &Path) -> Result<CompletionMark, String> {
+        let text = fs::read_to_string(folder.join(COMPLETION_FILE))
+            .map_err(|error| format!("no mark: {error}"))?;
         let value = |name: &str| {
             let mut words = text.split_whitespace().filter_map(|word| word.split_once('='));
             words.find(|(key, _)| *key == name).map(|(_, value)| value.to_owned())
@@ -291,7 +291,7 @@ impl Round<'_> {
             let number = value(name).and_then(|value| value.parse::<u64>().ok());
             number.ok_or_else(|| format!("the mark has no {name}: {text}"))
         };
-        Ok(Mark {
+        Ok(CompletionMark {
             by_recorder: value("by").as_deref() == Some("record"),
             events: number("events")?,
             lost: number("lost")?,

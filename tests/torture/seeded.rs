@@ -1,10 +1,13 @@
 //! Seeded mistakes that the checks of a trace must notice.
 
-use crate::check::{all_there, newest_kept, none_missing, once_and_in_order, sums_agree, totals};
+use crate::check::{
+    check_all_present, check_newest_present, check_no_packet_missing, check_order, check_sums,
+    sum_totals,
+};
 use crate::shared::Lane;
 use crate::trace::{Complaints, Record, Stream};
 
-fn lane(started: u64, returned: u64) -> Lane {
+fn make_lane(started: u64, returned: u64) -> Lane {
     let name = String::new();
     let (pid, tid, process, thread, in_signal, seed) = (1, 1, 0, 0, false, 0);
     Lane { started, returned, pid, tid, process, thread, in_signal, seed, name }
@@ -12,7 +15,7 @@ fn lane(started: u64, returned: u64) -> Lane {
 
 /// Returns a correct trace and its lanes: two lanes of 20 events, which alternate between two
 /// streams every three events, and the unused lane 0.
-fn good() -> (Vec<Stream>, Vec<Lane>) {
+fn correct_trace() -> (Vec<Stream>, Vec<Lane>) {
     let mut streams = vec![Stream::default(), Stream::default()];
     for seq in 0..20 {
         for lane in [1, 2] {
@@ -20,47 +23,47 @@ fn good() -> (Vec<Stream>, Vec<Lane>) {
             streams[(seq / 3 % 2) as usize].records.push(record);
         }
     }
-    (streams, vec![lane(0, 0), lane(20, 20), lane(20, 20)])
+    (streams, vec![make_lane(0, 0), make_lane(20, 20), make_lane(20, 20)])
 }
 
 /// Returns true if the checks complain after `spoil`.
-fn noticed(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
-    let (mut streams, mut lanes) = good();
+fn checks_detect(spoil: impl Fn(&mut Vec<Stream>, &mut Vec<Lane>)) -> bool {
+    let (mut streams, mut lanes) = correct_trace();
     spoil(&mut streams, &mut lanes);
     let wrong = &mut Complaints::default();
-    once_and_in_order(&streams, wrong);
-    none_missing(&streams, wrong);
-    all_there(&streams, &lanes, wrong);
-    sums_agree(&totals(&streams, &lanes), 0, wrong);
-    newest_kept(&streams, &lanes, 0, wrong);
+    check_order(&streams, wrong);
+    check_no_packet_missing(&streams, wrong);
+    check_all_present(&streams, &lanes, wrong);
+    check_sums(&sum_totals(&streams, &lanes), 0, wrong);
+    check_newest_present(&streams, &lanes, 0, wrong);
     wrong.text().is_some()
 }
 
 #[test]
 fn a_good_trace_is_good() {
-    assert!(!noticed(|_, _| {}));
+    assert!(!checks_detect(|_, _| {}));
     // Killed in the middle of an event, which was committed or not.
-    assert!(!noticed(|_, lanes| lanes[1].returned = 19));
-    assert!(!noticed(|_, lanes| lanes[1].started = 21));
+    assert!(!checks_detect(|_, lanes| lanes[1].returned = 19));
+    assert!(!checks_detect(|_, lanes| lanes[1].started = 21));
 }
 
 #[test]
 fn faults_are_found() {
-    assert!(noticed(|streams, _| streams[0].records.retain(|record| record.seq != 7)));
-    assert!(noticed(|streams, _| streams[1].records.truncate(15)), "missing at the end");
-    assert!(noticed(|streams, _| streams[0].records.swap(2, 4)), "out of order");
-    assert!(noticed(|streams, _| {
+    assert!(checks_detect(|streams, _| streams[0].records.retain(|record| record.seq != 7)));
+    assert!(checks_detect(|streams, _| streams[1].records.truncate(15)), "missing at the end");
+    assert!(checks_detect(|streams, _| streams[0].records.swap(2, 4)), "out of order");
+    assert!(checks_detect(|streams, _| {
         let twice = streams[0].records[3];
         streams[0].records[1] = twice;
     }));
-    assert!(noticed(|streams, _| streams[1].records[5].time -= 60), "time goes backward");
-    assert!(noticed(|streams, _| streams[1].discarded = 1), "counted twice");
-    assert!(noticed(|streams, _| streams[0].missing = 1), "a packet is missing");
-    assert!(noticed(|_, lanes| {
+    assert!(checks_detect(|streams, _| streams[1].records[5].time -= 60), "time goes backward");
+    assert!(checks_detect(|streams, _| streams[1].discarded = 1), "counted twice");
+    assert!(checks_detect(|streams, _| streams[0].missing = 1), "a packet is missing");
+    assert!(checks_detect(|_, lanes| {
         lanes[2].returned = 21;
         lanes[2].started = 21;
     }));
-    assert!(noticed(|_, lanes| lanes[1].started = 19), "never emitted");
+    assert!(checks_detect(|_, lanes| lanes[1].started = 19), "never emitted");
 }
 
 #[test]
@@ -72,11 +75,11 @@ fn a_hole_among_the_newest_is_noticed() {
         }
     };
     let check = |spoil: fn(&mut Vec<Stream>)| {
-        let (mut streams, lanes) = good();
+        let (mut streams, lanes) = correct_trace();
         overwritten(&mut streams);
         spoil(&mut streams);
         let wrong = &mut Complaints::default();
-        newest_kept(&streams, &lanes, 0, wrong);
+        check_newest_present(&streams, &lanes, 0, wrong);
         wrong.text().is_some()
     };
     assert!(!check(|_| {}));

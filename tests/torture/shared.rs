@@ -19,12 +19,12 @@ use trackway_tests::{Fixture, build_dir, source_dir};
 
 /// Most lanes; `LANES_MAX` of workload.c.
 const LANES_MAX: u64 = 1 << 16;
-const LANES_AT: u64 = 4096;
+const LANES_OFFSET: u64 = 4096;
 const LANE_BYTES: usize = 64;
 
 /// Words of the file, in the order of `enum word` of workload.c.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Word {
+pub(crate) enum SharedWord {
     Stop,
     LanesUsed,
     Budget,
@@ -52,10 +52,10 @@ pub(crate) enum Word {
 }
 
 /// Orders to the program: values of its words.
-pub(crate) type Orders = Vec<(Word, u64)>;
+pub(crate) type WorkloadOrders = Vec<(SharedWord, u64)>;
 
 /// The file.
-pub(crate) struct Shared {
+pub(crate) struct SharedFile {
     path: PathBuf,
     file: File,
 }
@@ -83,19 +83,19 @@ pub(crate) struct Lane {
     pub(crate) name: String,
 }
 
-impl Shared {
+impl SharedFile {
     /// Makes a file in `fixture` with these orders.
-    pub(crate) fn new(fixture: &Fixture, orders: &Orders) -> Self {
+    pub(crate) fn new(fixture: &Fixture, orders: &WorkloadOrders) -> Self {
         let path = fixture.path("shared");
         let mut options = File::options();
         options.read(true).write(true).create(true).truncate(true);
         let file = options.open(&path).expect("the shared file is made");
-        let length = LANES_AT + LANES_MAX * LANE_BYTES as u64;
+        let length = LANES_OFFSET + LANES_MAX * LANE_BYTES as u64;
         file.set_len(length).expect("the shared file has a length");
         let shared = Self { path, file };
-        shared.set(Word::LanesUsed, 1);
-        shared.set(Word::Budget, u64::MAX / 2);
-        shared.set(Word::Driver, u64::from(std::process::id()));
+        shared.set(SharedWord::LanesUsed, 1);
+        shared.set(SharedWord::Budget, u64::MAX / 2);
+        shared.set(SharedWord::Driver, u64::from(std::process::id()));
         for &(word, value) in orders {
             shared.set(word, value);
         }
@@ -108,23 +108,23 @@ impl Shared {
     }
 
     /// Returns the value of a word.
-    pub(crate) fn get(&self, word: Word) -> u64 {
+    pub(crate) fn get(&self, word: SharedWord) -> u64 {
         let mut bytes = [0; 8];
         self.file.read_exact_at(&mut bytes, word as u64 * 8).expect("the shared file is read");
         u64::from_le_bytes(bytes)
     }
 
     /// Changes a word.
-    pub(crate) fn set(&self, word: Word, value: u64) {
+    pub(crate) fn set(&self, word: SharedWord, value: u64) {
         let bytes = value.to_le_bytes();
         self.file.write_all_at(&bytes, word as u64 * 8).expect("the shared file is written");
     }
 
     /// Returns all lanes that were taken, by number. Lane 0 is unused.
     pub(crate) fn lanes(&self) -> Vec<Lane> {
-        let count = self.get(Word::LanesUsed).min(LANES_MAX) as usize;
+        let count = self.get(SharedWord::LanesUsed).min(LANES_MAX) as usize;
         let mut bytes = vec![0; count * LANE_BYTES];
-        self.file.read_exact_at(&mut bytes, LANES_AT).expect("the lanes are read");
+        self.file.read_exact_at(&mut bytes, LANES_OFFSET).expect("the lanes are read");
         bytes.chunks_exact(LANE_BYTES).map(Lane::decode).collect()
     }
 }
@@ -161,7 +161,12 @@ pub(crate) fn compile_workload(fixture: &Fixture) -> PathBuf {
 
 /// Returns the command that runs it: `trackway-test-workload FILE ROLE 0`, if `claiming` without
 /// restartable sequences. `main` outlives all its children; a `process` ends at `Word::EndNs`.
-pub(crate) fn workload(program: &Path, shared: &Shared, role: &str, claiming: bool) -> Vec<String> {
+pub(crate) fn workload_command(
+    program: &Path,
+    shared: &SharedFile,
+    role: &str,
+    claiming: bool,
+) -> Vec<String> {
     let mut command = Vec::new();
     if claiming {
         command.extend(["env".to_owned(), "GLIBC_TUNABLES=glibc.pthread.rseq=0".to_owned()]);
@@ -172,15 +177,15 @@ pub(crate) fn workload(program: &Path, shared: &Shared, role: &str, claiming: bo
 }
 
 /// A process (and its group) that ends with this value, also when the test fails.
-pub(crate) struct Group {
+pub(crate) struct ProcessGroup {
     child: Child,
     stop: Option<File>,
 }
 
-impl Group {
+impl ProcessGroup {
     /// Starts `command` as the leader of a new process group. `shared`: the file whose `STOP` word
     /// ends processes that left the group, or whose leader is gone.
-    pub(crate) fn start(command: &mut Command, shared: Option<&Shared>) -> Self {
+    pub(crate) fn start(command: &mut Command, shared: Option<&SharedFile>) -> Self {
         use std::os::unix::process::CommandExt;
         // SAFETY: between fork and exec it makes one system call, and touches no memory.
         unsafe {
@@ -268,11 +273,11 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for ProcessGroup {
     fn drop(&mut self) {
         if let Some(stop) = &self.stop {
             // The file may be removed already; a process that has it mapped still reads the word.
-            let _ = stop.write_all_at(&1_u64.to_le_bytes(), Word::Stop as u64 * 8);
+            let _ = stop.write_all_at(&1_u64.to_le_bytes(), SharedWord::Stop as u64 * 8);
         }
         self.signal_all(libc::SIGKILL);
         let _ = self.child.wait();

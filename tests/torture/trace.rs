@@ -9,9 +9,9 @@ use trackway_ctf::read::{
     Enumeration, EventSink, Integer, Member, Packet, Scope, Sink, StreamDecoder, Trace,
     VariantOption, Window,
 };
-use trackway_tests::{Fixture, discarded_by_babeltrace, has};
+use trackway_tests::{Fixture, babeltrace_discarded_events, has};
 
-use crate::check::Totals;
+use crate::check::RoundTotals;
 use crate::shared::Lane;
 
 /// An event, reduced to the compared fields.
@@ -51,8 +51,8 @@ pub(crate) struct Complaints(Vec<String>);
 impl Complaints {
     /// Notes a fault. The first few are enough.
     pub(crate) fn add(&mut self, complaint: String) {
-        const MAX: usize = 12;
-        if self.0.len() < MAX {
+        const COMPLAINTS_MAX: usize = 12;
+        if self.0.len() < COMPLAINTS_MAX {
             self.0.push(complaint);
         }
     }
@@ -71,7 +71,7 @@ impl Complaints {
 }
 
 /// Returns the folder of the only trace in `folder`, which is `folder` itself or lies below it.
-pub(crate) fn folder_of(folder: &Path) -> PathBuf {
+pub(crate) fn find_trace_folder(folder: &Path) -> PathBuf {
     let mut open = vec![folder.to_owned()];
     while let Some(folder) = open.pop() {
         if folder.join("metadata").is_file() {
@@ -85,10 +85,10 @@ pub(crate) fn folder_of(folder: &Path) -> PathBuf {
 
 /// Checks that babeltrace2 reads the trace without an error and finds the same number of events and
 /// of discarded ones, and that `trackway print` prints the same.
-pub(crate) fn babeltrace_agrees(
+pub(crate) fn check_with_babeltrace(
     fixture: &Fixture,
     folder: &Path,
-    totals: &Totals,
+    totals: &RoundTotals,
     wrong: &mut Complaints,
 ) {
     if !has("babeltrace2") {
@@ -98,7 +98,7 @@ pub(crate) fn babeltrace_agrees(
     let messages = String::from_utf8_lossy(&theirs.stderr);
     wrong.unless(theirs.status.success(), || format!("babeltrace2: {messages}"));
     let events = theirs.stdout.iter().filter(|&&byte| byte == b'\n').count() as u64;
-    let discarded = discarded_by_babeltrace(&messages);
+    let discarded = babeltrace_discarded_events(&messages);
     wrong.unless((events, discarded) == (totals.recorded, totals.lost), || {
         let messages: String = messages.lines().take(5).collect();
         format!("babeltrace2 has {events} events, {discarded} discarded: {totals:?}\n{messages}")
@@ -116,7 +116,7 @@ pub(crate) fn babeltrace_agrees(
 }
 
 /// Reads every stream of the trace in `folder`.
-pub(crate) fn read(
+pub(crate) fn read_streams(
     folder: &Path,
     lanes: &[Lane],
     body_max: u64,
@@ -143,21 +143,21 @@ pub(crate) fn read(
         let name = entry.file_name().to_string_lossy().into_owned();
         if name != "metadata" && !name.starts_with('.') {
             let bytes = fs::read(entry.path()).expect("a stream file");
-            let reader = Reader { trace: &trace, lanes, body_max, name: &name };
+            let reader = StreamReader { trace: &trace, lanes, body_max, name: &name };
             streams.push(reader.read(&bytes, wrong));
         }
     }
     streams
 }
 
-struct Reader<'a> {
+struct StreamReader<'a> {
     trace: &'a Trace,
     lanes: &'a [Lane],
     body_max: u64,
     name: &'a str,
 }
 
-impl Reader<'_> {
+impl StreamReader<'_> {
     fn read(&self, bytes: &[u8], wrong: &mut Complaints) -> Stream {
         let mut stream = Stream { name: self.name.to_owned(), ..Stream::default() };
         let mut decoder = StreamDecoder::new(self.trace);
@@ -165,7 +165,7 @@ impl Reader<'_> {
         let mut last_time = 0;
         while at < bytes.len() {
             let rest = &bytes[at..];
-            let mut ignored = Body::default();
+            let mut ignored = EventBody::default();
             let begun =
                 decoder.begin_packet(Window::whole(rest), rest.len() as u64, &mut ignored, |_| {});
             let packet = match begun {
@@ -238,7 +238,7 @@ impl Reader<'_> {
                     return wrong.add(format!("{}: {error}", self.name));
                 }
             };
-            let (header, mut body) = (event.header, Body::default());
+            let (header, mut body) = (event.header, EventBody::default());
             if let Err(error) = event.read(&mut body) {
                 return wrong.add(format!("{}: {error}", self.name));
             }
@@ -257,7 +257,7 @@ impl Reader<'_> {
     }
 
     /// Returns the first fault in an event's fields and contexts, if there is one.
-    fn check_body(&self, name: &str, body: &Body) -> Option<&'static str> {
+    fn check_body(&self, name: &str, body: &EventBody) -> Option<&'static str> {
         let Some(lane) = self.lanes.get(body.lane() as usize).filter(|_| body.lane() > 0) else {
             return Some("no such lane");
         };
@@ -270,15 +270,15 @@ impl Reader<'_> {
         if !contexts_fit {
             return Some("contexts of another thread");
         }
-        let hash = hash(lane.seed, body.seq());
+        let hash = hash_event(lane.seed, body.seq());
         if hash & 3 != 0 {
-            let expected = format!("torture:tiny{}", (hash >> 8) % TINY_COUNT);
+            let expected = format!("torture:tiny{}", (hash >> 8) % TINY_EVENTS_COUNT);
             return (name != expected).then_some("another event's number");
         }
         if name != "torture:full" {
             return Some("another event's number");
         }
-        let expected = Body::expected(lane, hash, self.body_max);
+        let expected = EventBody::expected(lane, hash, self.body_max);
         let same = body.text == expected.text
             && body.numbers == expected.numbers
             && body.process == expected.process
@@ -288,11 +288,11 @@ impl Reader<'_> {
     }
 }
 
-/// Equals `TINY_COUNT` in workload.c.
-const TINY_COUNT: u64 = 40;
+/// Equals `TINY_EVENTS_COUNT` in workload.c.
+const TINY_EVENTS_COUNT: u64 = 40;
 
 /// Computes the same hash as `hash` in workload.c.
-fn hash(seed: u64, seq: u64) -> u64 {
+fn hash_event(seed: u64, seq: u64) -> u64 {
     let mut x = seed.wrapping_add((seq + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -301,7 +301,7 @@ fn hash(seed: u64, seq: u64) -> u64 {
 
 /// Contexts and fields of an event.
 #[derive(Default, Debug)]
-struct Body {
+struct EventBody {
     scope: Option<Scope>,
     member: String,
     vpid: Option<u64>,
@@ -316,7 +316,7 @@ struct Body {
     numbers: Vec<u32>,
 }
 
-impl Body {
+impl EventBody {
     const fn lane(&self) -> u32 {
         self.lane as u32
     }
@@ -347,7 +347,7 @@ impl Body {
     }
 }
 
-impl Sink for Body {
+impl Sink for EventBody {
     fn integer(&mut self, _: &Integer, value: u64) {
         match self.member.as_str() {
             "vpid" => self.vpid = Some(value),
@@ -391,7 +391,7 @@ impl Sink for Body {
     fn end_variant(&mut self) {}
 }
 
-impl EventSink for Body {
+impl EventSink for EventBody {
     fn begin_scope(&mut self, scope: Scope) {
         self.scope = Some(scope);
     }

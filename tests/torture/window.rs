@@ -15,12 +15,12 @@ use trackway_window::{SessionLayout, Window};
 use crate::trace::Complaints;
 
 /// Returns true if there is a window.
-pub(crate) fn exists(fixture: &Fixture) -> bool {
+pub(crate) fn window_exists(fixture: &Fixture) -> bool {
     std::fs::read_dir(fixture.window_dir()).is_ok_and(|mut files| files.next().is_some())
 }
 
 /// Returns the window's fixed part.
-pub(crate) fn fixed_part(fixture: &Fixture) -> Vec<u8> {
+pub(crate) fn read_fixed_part(fixture: &Fixture) -> Vec<u8> {
     let mut files = std::fs::read_dir(fixture.window_dir()).expect("the window's folder");
     let path = files.next().expect("a window").expect("a window").path();
     let file = std::fs::File::open(path).expect("the window");
@@ -30,26 +30,29 @@ pub(crate) fn fixed_part(fixture: &Fixture) -> Vec<u8> {
 }
 
 /// Checks that no session is in use, no memory held, and no event enabled.
-pub(crate) fn expect_nothing_left(fixture: &Fixture, wrong: &mut Complaints) {
-    let window = fixed_part(fixture);
+pub(crate) fn check_nothing_left(fixture: &Fixture, wrong: &mut Complaints) {
+    let window = read_fixed_part(fixture);
     for index in 0..SESSIONS_MAX {
         let at = layout::SESSIONS_OFFSET + index * SESSION_BYTES + offset_of!(Session, state);
-        let found = word_at(&window, at);
+        let found = read_word(&window, at);
         wrong.unless(found == state::FREE, || format!("session {index} is in state {found}"));
     }
     let map = &window[layout::GRANULE_MAP_OFFSET..][..layout::GRANULES_MAX];
     let held = map.iter().filter(|&&owner| owner & layout::granule::DATA != 0).count();
     wrong.unless(held == 0, || {
-        format!("{held} granules of data are held, processes in the table: {}", processes(&window))
+        format!(
+            "{held} granules of data are held, processes in the table: {}",
+            describe_processes(&window)
+        )
     });
-    let enabled = events_enabled(&window);
+    let enabled = count_enabled_events(&window);
     wrong.unless(enabled == 0, || format!("{enabled} events are still enabled"));
 }
 
 /// Returns true if writers still take the first session's recorder for alive.
-pub(crate) fn lease_holds(fixture: &Fixture) -> bool {
+pub(crate) fn is_lease_valid(fixture: &Fixture) -> bool {
     let at = layout::SESSIONS_OFFSET + offset_of!(Session, lease_until_ns);
-    let lease_ns = fixed_part(fixture)[at..at + 8].try_into().map(u64::from_le_bytes);
+    let lease_ns = read_fixed_part(fixture)[at..at + 8].try_into().map(u64::from_le_bytes);
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a timespec of ours.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
@@ -57,10 +60,10 @@ pub(crate) fn lease_holds(fixture: &Fixture) -> bool {
 }
 
 /// Returns the number of events that a session has enabled.
-pub(crate) fn events_enabled(window: &[u8]) -> usize {
+pub(crate) fn count_enabled_events(window: &[u8]) -> usize {
     let enabled = |index: &usize| {
         let event = layout::EVENTS_OFFSET + index * size_of::<layout::Event>();
-        word_at(window, event + offset_of!(layout::Event, enabled)) != 0
+        read_word(window, event + offset_of!(layout::Event, enabled)) != 0
     };
     (0..layout::EVENTS_MAX).filter(enabled).count()
 }
@@ -68,11 +71,11 @@ pub(crate) fn events_enabled(window: &[u8]) -> usize {
 /// Returns true if the table of processes has one that cannot be proved dead. Such a process does
 /// not know its PID namespace, because its parent was gone before its first event.
 pub(crate) fn has_process_of_unknown_namespace(fixture: &Fixture) -> bool {
-    let window = fixed_part(fixture);
+    let window = read_fixed_part(fixture);
     (0..layout::PROCESSES_MAX).any(|index| {
         let at = layout::PROCESSES_OFFSET + index * size_of::<layout::Process>();
-        word_at(&window, at + offset_of!(layout::Process, pid)) != 0
-            && word_at(&window, at + offset_of!(layout::Process, pid_namespace)) == 0
+        read_word(&window, at + offset_of!(layout::Process, pid)) != 0
+            && read_word(&window, at + offset_of!(layout::Process, pid_namespace)) == 0
     })
 }
 
@@ -95,13 +98,13 @@ pub(crate) fn has_unnamed_writer(fixture: &Fixture) -> bool {
 }
 
 /// Describes the processes in the table, and the kernel's present state of these ids.
-fn processes(window: &[u8]) -> String {
+fn describe_processes(window: &[u8]) -> String {
     let mut text = String::new();
     for index in 0..layout::PROCESSES_MAX {
         let at = layout::PROCESSES_OFFSET + index * size_of::<layout::Process>();
-        let pid = word_at(window, at + offset_of!(layout::Process, pid));
+        let pid = read_word(window, at + offset_of!(layout::Process, pid));
         if pid != 0 {
-            let namespace = word_at(window, at + offset_of!(layout::Process, pid_namespace));
+            let namespace = read_word(window, at + offset_of!(layout::Process, pid_namespace));
             let now = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             text.push_str(&format!("\n  {pid:#x} of {namespace}, now: {}", now.trim_end()));
         }
@@ -109,6 +112,6 @@ fn processes(window: &[u8]) -> String {
     text
 }
 
-fn word_at(window: &[u8], at: usize) -> u32 {
+fn read_word(window: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(window[at..at + 4].try_into().expect("4 bytes"))
 }

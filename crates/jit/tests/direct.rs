@@ -3,7 +3,7 @@
 mod common;
 
 use common::asm::{
-    EXIT_INSN, alu_immediate, alu_register, call_helper, jump_if, jump_if_register, load,
+    EXIT_INSN, alu_immediate, alu_register, call_helper, jump_if, jump_if_register, load_memory,
     mov_immediate, mov_register,
 };
 use common::generate::Dice;
@@ -91,7 +91,7 @@ fn random_program(dice: &mut Dice, slots: u64) -> Vec<Insn> {
         let (to, from) = (dice.of(&NUMBER_REGISTERS), dice.of(&NUMBER_REGISTERS));
         let (immediate, ahead) = (dice.number() as i32, dice.next_below(left.min(3) + 1) as i16);
         let mut insn = match dice.next_below(6) {
-            0 | 1 => load(size::DW, to, 1, 8 * dice.next_below(slots) as i16),
+            0 | 1 => load_memory(size::DW, to, 1, 8 * dice.next_below(slots) as i16),
             2 => alu_immediate(dice.of(&OPERATIONS), to, immediate),
             3 => alu_register(dice.of(&OPERATIONS), to, from),
             4 => jump_if(dice.of(&JUMPS), to, immediate, ahead),
@@ -177,17 +177,17 @@ fn what_needs_a_frame_is_not_made_for_payloads() {
         emitted.ok().flatten().is_some()
     };
     let is_there = cfg!(target_arch = "x86_64");
-    assert_eq!(made(&[load(size::DW, 0, 1, 0), EXIT_INSN]), is_there);
-    assert_eq!(made(&[load(size::DW, 0, 1, 16), EXIT_INSN]), is_there);
-    assert!(!made(&[load(size::DW, 0, 1, 8), EXIT_INSN]), "a float that is to be extended");
-    assert!(!made(&[load(size::W, 0, 1, 0), EXIT_INSN]), "half a slot");
-    assert!(!made(&[load(size::W, 0, 1, 4), EXIT_INSN]), "the other half");
+    assert_eq!(made(&[load_memory(size::DW, 0, 1, 0), EXIT_INSN]), is_there);
+    assert_eq!(made(&[load_memory(size::DW, 0, 1, 16), EXIT_INSN]), is_there);
+    assert!(!made(&[load_memory(size::DW, 0, 1, 8), EXIT_INSN]), "a float that is to be extended");
+    assert!(!made(&[load_memory(size::W, 0, 1, 0), EXIT_INSN]), "half a slot");
+    assert!(!made(&[load_memory(size::W, 0, 1, 4), EXIT_INSN]), "the other half");
     assert!(
-        !made(&[mov_register(2, 1), load(size::DW, 0, 2, 0), EXIT_INSN]),
+        !made(&[mov_register(2, 1), load_memory(size::DW, 0, 2, 0), EXIT_INSN]),
         "by another register"
     );
     assert!(
-        !made(&[load(size::DW, 6, 1, 0), mov_register(0, 6), EXIT_INSN]),
+        !made(&[load_memory(size::DW, 6, 1, 0), mov_register(0, 6), EXIT_INSN]),
         "its caller's register"
     );
     assert!(

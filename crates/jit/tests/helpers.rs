@@ -4,8 +4,8 @@
 mod common;
 
 use common::asm::{
-    EXIT_INSN, alu_immediate, call_function, call_helper, jump_if, load, load_function_address,
-    load_immediate_64, mov_immediate, mov_register, store,
+    EXIT_INSN, alu_immediate, call_function, call_helper, jump_if, load_function_address,
+    load_immediate_64, load_memory, mov_immediate, mov_register, store_register,
 };
 use common::{Input, encode_insns, run_both, verify_and_run, verify_program};
 use trackway_jit::ELEMENTS_MAX;
@@ -307,7 +307,7 @@ fn all_elements_are_added_and_compared() {
 
 /// Counts elements below 10 in cell 0 until one is at least 10.
 fn any_at_least_10() -> Vec<Insn> {
-    let mut insns = vec![load(size::DW, 2, 1, 0), mov_immediate(3, 5)];
+    let mut insns = vec![load_memory(size::DW, 2, 1, 0), mov_immediate(3, 5)];
     insns.extend(load_function_address(4, 3));
     insns.extend([call_helper(Helper::Any), EXIT_INSN]);
     insns.extend([
@@ -350,14 +350,18 @@ fn any_goes_through_elements_until_one_is_it() {
 fn calls_keep_what_belongs_to_callers() {
     let mut insns =
         vec![mov_immediate(6, 1), mov_immediate(7, 2), mov_register(8, 1), mov_immediate(9, 4)];
-    insns.push(store(size::DW, 10, -8, 9));
-    insns.extend([load(size::DW, 2, 1, 0), mov_immediate(3, 5)]);
+    insns.push(store_register(size::DW, 10, -8, 9));
+    insns.extend([load_memory(size::DW, 2, 1, 0), mov_immediate(3, 5)]);
     insns.extend(load_function_address(4, 11));
     insns.push(call_helper(Helper::Any));
     let sum =
         [(7, 0), (9, 0)].map(|(register, _)| common::asm::alu_register(alu::ADD, 6, register));
     insns.extend(sum);
-    insns.extend([load(size::DW, 0, 10, -8), load(size::DW, 8, 8, 0), mov_register(1, 0)]);
+    insns.extend([
+        load_memory(size::DW, 0, 10, -8),
+        load_memory(size::DW, 8, 8, 0),
+        mov_register(1, 0),
+    ]);
     insns.extend([
         common::asm::alu_register(alu::ADD, 0, 6),
         alu_immediate(alu::ADD, 0, 100),
@@ -377,7 +381,7 @@ fn calls_keep_what_belongs_to_callers() {
     insns.extend([call_function(2), mov_immediate(0, 0), EXIT_INSN]);
     insns.extend([
         mov_immediate(6, 0),
-        store(size::DW, 10, -24, 6),
+        store_register(size::DW, 10, -24, 6),
         mov_immediate(7, 0),
         mov_immediate(0, 0),
         EXIT_INSN,
@@ -471,15 +475,15 @@ fn tail_calls_go_to_later_programs_and_do_not_come_back() {
     let calls = encode_insns(&[
         mov_immediate(6, 1),
         mov_immediate(7, 2),
-        store(size::DW, 10, -8, 7),
-        load(size::DW, 2, 1, 0),
+        store_register(size::DW, 10, -8, 7),
+        load_memory(size::DW, 2, 1, 0),
         call_helper(Helper::TailCall),
         alu_immediate(alu::ADD, 0, 100),
         EXIT_INSN,
     ]);
     let fifty = encode_insns(&[
         mov_immediate(8, 7),
-        load(size::DW, 0, 1, 0),
+        load_memory(size::DW, 0, 1, 0),
         alu_immediate(alu::ADD, 0, 50),
         EXIT_INSN,
     ]);

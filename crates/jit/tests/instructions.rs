@@ -4,8 +4,8 @@
 mod common;
 
 use common::asm::{
-    EXIT_INSN, alu_immediate, alu_register, jump_if, load, load_immediate_64, mov_immediate,
-    mov_register, store, store_immediate,
+    EXIT_INSN, alu_immediate, alu_register, jump_if, load_immediate_64, load_memory, mov_immediate,
+    mov_register, store_immediate, store_register,
 };
 use common::{Input, Machine, verify_and_run};
 use trackway_jit::insn::{FRAME, Insn, alu, class, jump, mode, size, source};
@@ -128,7 +128,9 @@ fn build_runner_of_others(dst: u8, body: &[Insn]) -> Runner {
 fn load_all_registers() -> Vec<Insn> {
     // The frame's own register last.
     let registers = (0..10).filter(|&register| register != FRAME).chain([FRAME]);
-    registers.map(|register| load(size::DW, register, FRAME, 8 * i16::from(register))).collect()
+    registers
+        .map(|register| load_memory(size::DW, register, FRAME, 8 * i16::from(register)))
+        .collect()
 }
 
 /// Slots with `a` for one register and `b` for another, and for the others what is easily told.
@@ -363,16 +365,17 @@ fn loads_and_stores_of_every_size() {
             let part = number >> (8 * start) & mask;
             for register in 0..10 {
                 let at = start as i16 + 8;
-                let insns = [load(size, register, FRAME, at), mov_register(0, register), EXIT_INSN];
+                let insns =
+                    [load_memory(size, register, FRAME, at), mov_register(0, register), EXIT_INSN];
                 assert_eq!(verify_and_run(&insns, &Input::of_slots(&[0, number])), part);
                 // To the stack, which is reached by a copy of its end in another register.
                 let base = if register == 5 { 6 } else { 5 };
                 let insns = [
-                    load(size::DW, register, FRAME, 0),
+                    load_memory(size::DW, register, FRAME, 0),
                     mov_register(base, 10),
                     store_immediate(size::DW, base, -16, 0),
-                    store(size, base, start as i16 - 16, register),
-                    load(size::DW, 0, 10, -16),
+                    store_register(size, base, start as i16 - 16, register),
+                    load_memory(size::DW, 0, 10, -16),
                     EXIT_INSN,
                 ];
                 let stored = verify_and_run(&insns, &Input::of_slots(&[number]));
@@ -390,9 +393,9 @@ fn loads_and_stores_of_every_size() {
         for immediate in edge_immediates() {
             let insns = [
                 mov_immediate(0, -1),
-                store(size::DW, 10, -8, 0),
+                store_register(size::DW, 10, -8, 0),
                 store_immediate(size, 10, -8, immediate),
-                load(size::DW, 0, 10, -8),
+                load_memory(size::DW, 0, 10, -8),
                 EXIT_INSN,
             ];
             let expected = !mask | (immediate as i64 as u64 & mask);
@@ -423,7 +426,7 @@ fn every_register_is_a_base() {
     for base in 1..10 {
         for (offset, expected) in [(0, 11), (8, 22)] {
             let from_frame =
-                [mov_register(base, FRAME), load(size::DW, 0, base, offset), EXIT_INSN];
+                [mov_register(base, FRAME), load_memory(size::DW, 0, base, offset), EXIT_INSN];
             assert_eq!(verify_and_run(&from_frame, &input), expected, "r{base} + {offset}");
             for at in [-8, -256, -512] {
                 let insns = [
@@ -431,7 +434,7 @@ fn every_register_is_a_base() {
                     alu_immediate(alu::ADD, base, at - i32::from(offset)),
                     store_immediate(size::W, base, offset, 33),
                     store_immediate(size::W, base, offset + 4, 44),
-                    load(size::DW, 0, 10, at as i16),
+                    load_memory(size::DW, 0, 10, at as i16),
                     EXIT_INSN,
                 ];
                 assert_eq!(verify_and_run(&insns, &input), 44 << 32 | 33, "r{base} + {offset}");

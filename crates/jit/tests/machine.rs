@@ -7,8 +7,8 @@ mod common;
 use std::collections::BTreeSet;
 
 use common::asm::{
-    EXIT_INSN, alu_immediate, call_function, call_helper, jump_always, jump_if, load,
-    load_function_address, mov_immediate, mov_register, store_immediate,
+    EXIT_INSN, alu_immediate, call_function, call_helper, jump_always, jump_if,
+    load_function_address, load_memory, mov_immediate, mov_register, store_immediate,
 };
 use common::generate::{Dice, SLOTS, random_program};
 use common::{Machine, encode_insns, format_listing, verify_program};
@@ -29,7 +29,7 @@ fn compile_insns(insns: &[Insn]) -> Machine {
     Machine::new(&verify_program(&bytes, rules).unwrap_or_else(rejected))
 }
 
-fn disassemble(code: &[u8]) -> Vec<Instruction> {
+fn disassemble_code(code: &[u8]) -> Vec<Instruction> {
     Decoder::with_ip(64, code, 0, DecoderOptions::NONE).iter().collect()
 }
 
@@ -38,7 +38,7 @@ fn format_disassembly(code: &[u8]) -> String {
     let mut formatter = NasmFormatter::new();
     formatter.options_mut().set_branch_leading_zeros(false);
     let mut lines = String::new();
-    for instruction in disassemble(code) {
+    for instruction in disassemble_code(code) {
         formatter.format(&instruction, &mut lines);
         lines.push('\n');
     }
@@ -50,7 +50,7 @@ fn code_is_whole_instructions_and_jumps_lead_to_their_beginnings() {
     for seed in 0..400 {
         let insns = random_program(&mut Dice::new(seed + 5_000_000));
         let Machine { code, places, .. } = &compile_insns(&insns);
-        let instructions = disassemble(code);
+        let instructions = disassemble_code(code);
         let starts: BTreeSet<u64> =
             instructions.iter().map(|instruction| instruction.ip()).collect();
         assert_eq!(instructions.last().map(|last| last.next_ip()), Some(code.len() as u64));
@@ -89,7 +89,7 @@ fn pushes_and_pops_are_even() {
         let insns = random_program(&mut Dice::new(seed + 6_000_000));
         let mut pushed: Vec<Register> = Vec::new();
         let mut popped = 0;
-        for instruction in disassemble(&compile_insns(&insns).code) {
+        for instruction in disassemble_code(&compile_insns(&insns).code) {
             match instruction.mnemonic() {
                 Mnemonic::Endbr64 => {}
                 Mnemonic::Push if popped == 0 => pushed.push(instruction.op0_register()),
@@ -150,9 +150,9 @@ ret
 #[test]
 fn a_predicate_is_a_load_a_comparison_and_a_short_jump() {
     let code = compile_insns(&[
-        load(size::DW, 2, 1, 0),
+        load_memory(size::DW, 2, 1, 0),
         jump_if(jump::JLE, 2, 500, 4),
-        load(size::DW, 2, 1, 8),
+        load_memory(size::DW, 2, 1, 8),
         jump_if(jump::JNE, 2, 0, 2),
         mov_immediate(0, 1),
         EXIT_INSN,
@@ -179,7 +179,7 @@ fn only_what_is_used_is_saved() {
     let code = compile_insns(&[
         mov_register(6, 1),
         call_helper(Helper::Random),
-        load(size::W, 1, 6, 4),
+        load_memory(size::W, 1, 6, 4),
         mov_immediate(9, -1),
         store_immediate(size::DW, 10, -24, 7),
         EXIT_INSN,
@@ -207,7 +207,7 @@ fn short_jumps_reach_127_bytes() {
         insns.extend((0..count).map(|_| alu_immediate(alu::ADD, 0, 1)));
         insns.push(EXIT_INSN);
         let code = compile_insns(&insns).code;
-        let jump = disassemble(&code).into_iter().find(|i| i.mnemonic() == Mnemonic::Je);
+        let jump = disassemble_code(&code).into_iter().find(|i| i.mnemonic() == Mnemonic::Je);
         let is = jump.map(|jump| jump.op0_kind() == OpKind::NearBranch64 && jump.len() == 2);
         assert_eq!(is, Some(is_short), "{count}");
     }
@@ -236,7 +236,7 @@ fn the_stack_is_aligned_at_calls() {
             };
             // From the program, from a function of it, and from that one called by `any`.
             let inner = body(&[call_helper(Helper::TimeNs), EXIT_INSN]);
-            let mut outer = vec![load(size::DW, 2, 1, 0), mov_immediate(3, 5)];
+            let mut outer = vec![load_memory(size::DW, 2, 1, 0), mov_immediate(3, 5)];
             outer.extend(load_function_address(4, 3));
             outer.extend([call_helper(Helper::Any), EXIT_INSN]);
             let function = body(&[call_function(1), EXIT_INSN]);

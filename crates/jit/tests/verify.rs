@@ -7,8 +7,8 @@ mod common;
 
 use common::asm::{
     EXIT_INSN, alu_immediate, alu_register, call_function, call_helper, jump_always, jump_if,
-    jump_if_register, load, load_function_address, load_immediate_64, mov_immediate, mov_register,
-    store, store_immediate,
+    jump_if_register, load_function_address, load_immediate_64, load_memory, mov_immediate,
+    mov_register, store_immediate, store_register,
 };
 use common::{Input, encode_insns, verify_and_run, verify_program};
 use trackway_jit::helper::Helper;
@@ -44,7 +44,7 @@ const RETURN_0: [Insn; 2] = [mov_immediate(0, 0), EXIT_INSN];
 #[test]
 fn the_frame_is_read_within_its_slots_and_aligned() {
     for (size, bytes) in [(size::B, 1), (size::H, 2), (size::W, 4), (size::DW, 8)] {
-        let read = |offset: i16| [load(size, 0, 1, offset), EXIT_INSN];
+        let read = |offset: i16| [load_memory(size, 0, 1, offset), EXIT_INSN];
         expect_accepted(&read(0));
         expect_accepted(&read(24 - bytes));
         let slots = SLOTS;
@@ -62,26 +62,31 @@ fn the_frame_is_read_within_its_slots_and_aligned() {
         }
         // The same by a copy that was moved.
         let moved = |by: i32| {
-            [mov_register(3, 1), alu_immediate(alu::ADD, 3, by), load(size, 0, 3, -8), EXIT_INSN]
+            [
+                mov_register(3, 1),
+                alu_immediate(alu::ADD, 3, by),
+                load_memory(size, 0, 3, -8),
+                EXIT_INSN,
+            ]
         };
         expect_accepted(&moved(8));
         assert_eq!(expect_rejected(&moved(32)), (2, Reason::OutsideFrame { offset: 24, slots }));
         assert_eq!(expect_rejected(&moved(0)), (2, Reason::OutsideFrame { offset: -8, slots }));
     }
-    let end = [alu_immediate(alu::ADD, 1, 4096), load(size::B, 0, 1, i16::MAX), EXIT_INSN];
+    let end = [alu_immediate(alu::ADD, 1, 4096), load_memory(size::B, 0, 1, i16::MAX), EXIT_INSN];
     let offset = 4096 + i64::from(i16::MAX);
     assert_eq!(expect_rejected(&end), (1, Reason::OutsideFrame { offset, slots: SLOTS }));
 }
 
 #[test]
 fn slots_that_are_read_are_known() {
-    let insns = [load(size::B, 0, 1, 23), load(size::W, 2, 1, 0), EXIT_INSN];
+    let insns = [load_memory(size::B, 0, 1, 23), load_memory(size::W, 2, 1, 0), EXIT_INSN];
     let bytes = encode_insns(&insns);
     let summary = verify_program(&bytes, Rules::new(SLOTS)).expect("accepted").summary();
     assert_eq!((summary.slots_read, summary.stack_bytes, summary.steps), (0b101, 0, 3));
     // More slots than there can be are not taken at their word.
     let rules = Rules { slots: 1000, ..Rules::new(0) };
-    let program = join_insns(&[&[load(size::DW, 0, 1, 512)], &[EXIT_INSN]]);
+    let program = join_insns(&[&[load_memory(size::DW, 0, 1, 512)], &[EXIT_INSN]]);
     assert!(verify_program(&common::encode_insns(&program), rules).is_err());
 }
 
@@ -95,7 +100,7 @@ fn the_frame_is_not_written() {
 fn the_stack_is_used_within_its_bounds() {
     for (size, bytes) in [(size::B, 1), (size::H, 2), (size::W, 4), (size::DW, 8)] {
         let both = |offset: i16| {
-            [store_immediate(size, 10, offset, 7), load(size, 0, 10, offset), EXIT_INSN]
+            [store_immediate(size, 10, offset, 7), load_memory(size, 0, 10, offset), EXIT_INSN]
         };
         assert_eq!(expect_accepted(&both(-bytes)), 7);
         assert_eq!(expect_accepted(&both(-512)), 7);
@@ -116,26 +121,26 @@ fn the_stack_is_used_within_its_bounds() {
 #[test]
 fn the_stack_is_read_where_it_was_written() {
     let read = |stored: i16| {
-        [store_immediate(size::W, 10, stored, 7), load(size::W, 0, 10, -8), EXIT_INSN]
+        [store_immediate(size::W, 10, stored, 7), load_memory(size::W, 0, 10, -8), EXIT_INSN]
     };
     assert_eq!(expect_accepted(&read(-8)), 7);
     assert_eq!(expect_rejected(&read(-4)), (1, Reason::StackUnwritten(-8)));
-    let half = [store_immediate(size::W, 10, -8, 7), load(size::DW, 0, 10, -8), EXIT_INSN];
+    let half = [store_immediate(size::W, 10, -8, 7), load_memory(size::DW, 0, 10, -8), EXIT_INSN];
     assert_eq!(expect_rejected(&half), (1, Reason::StackUnwritten(-8)));
     // Written on one of two paths: not at all. On both, in two ways: it is.
     let paths = |on_the_other: Insn| {
         [
-            load(size::DW, 0, 1, 0),
+            load_memory(size::DW, 0, 1, 0),
             jump_if(jump::JEQ, 0, 0, 2),
             store_immediate(size::DW, 10, -8, 7),
             jump_always(1),
             on_the_other,
-            load(size::DW, 0, 10, -8),
+            load_memory(size::DW, 0, 10, -8),
             EXIT_INSN,
         ]
     };
-    assert_eq!(expect_accepted(&paths(store(size::DW, 10, -8, 0))), 7);
-    let elsewhere = store(size::DW, 10, -16, 0);
+    assert_eq!(expect_accepted(&paths(store_register(size::DW, 10, -8, 0))), 7);
+    let elsewhere = store_register(size::DW, 10, -16, 0);
     assert_eq!(expect_rejected(&paths(elsewhere)), (5, Reason::StackUnwritten(-8)));
 }
 
@@ -148,7 +153,7 @@ fn registers_are_read_where_they_were_written() {
     }
     let path = |writes: u8| {
         [
-            load(size::DW, 0, 1, 0),
+            load_memory(size::DW, 0, 1, 0),
             jump_if(jump::JEQ, 0, 9, 1),
             mov_immediate(writes, 5),
             alu_register(alu::ADD, 0, 2),
@@ -163,11 +168,11 @@ fn registers_are_read_where_they_were_written() {
     assert_eq!(expect_rejected(&mixed), (4, Reason::Mixed(2)));
     // Two pointers that differ.
     let differ = [
-        load(size::DW, 0, 1, 0),
+        load_memory(size::DW, 0, 1, 0),
         mov_register(2, 1),
         jump_if(jump::JEQ, 0, 9, 1),
         alu_immediate(alu::ADD, 2, 8),
-        load(size::DW, 0, 2, 0),
+        load_memory(size::DW, 0, 2, 0),
         EXIT_INSN,
     ];
     assert_eq!(expect_rejected(&differ), (4, Reason::Mixed(2)));
@@ -198,25 +203,29 @@ fn calls_lose_registers_1_to_5_and_no_others() {
 
 #[test]
 fn pointers_go_to_the_stack_and_come_back_whole() {
-    let spill =
-        |load: Insn| [store(size::DW, 10, -8, 1), load, self::load(size::DW, 0, 2, 8), EXIT_INSN];
-    assert_eq!(expect_accepted(&spill(load(size::DW, 2, 10, -8))), 2);
-    assert_eq!(expect_rejected(&spill(load(size::W, 2, 10, -8))), (1, Reason::PartOfPointer));
-    let part = [store(size::W, 10, -8, 1), mov_immediate(0, 0), EXIT_INSN];
+    let spill = |load: Insn| {
+        [store_register(size::DW, 10, -8, 1), load, self::load_memory(size::DW, 0, 2, 8), EXIT_INSN]
+    };
+    assert_eq!(expect_accepted(&spill(load_memory(size::DW, 2, 10, -8))), 2);
+    assert_eq!(
+        expect_rejected(&spill(load_memory(size::W, 2, 10, -8))),
+        (1, Reason::PartOfPointer)
+    );
+    let part = [store_register(size::W, 10, -8, 1), mov_immediate(0, 0), EXIT_INSN];
     assert_eq!(expect_rejected(&part), (0, Reason::PartOfPointer));
     // A byte of it overwritten: that byte is a number, and nothing else is anything.
     let overwritten = |read: Insn| {
-        [store(size::DW, 10, -8, 1), store_immediate(size::B, 10, -6, 9), read, EXIT_INSN]
+        [store_register(size::DW, 10, -8, 1), store_immediate(size::B, 10, -6, 9), read, EXIT_INSN]
     };
-    assert_eq!(expect_accepted(&overwritten(load(size::B, 0, 10, -6))), 9);
-    let whole = overwritten(load(size::DW, 0, 10, -8));
+    assert_eq!(expect_accepted(&overwritten(load_memory(size::B, 0, 10, -6))), 9);
+    let whole = overwritten(load_memory(size::DW, 0, 10, -8));
     assert_eq!(expect_rejected(&whole), (2, Reason::StackUnwritten(-8)));
     // The stack's end as a pointer, on the stack.
     let stack = [
-        store(size::DW, 10, -8, 10),
-        load(size::DW, 3, 10, -8),
+        store_register(size::DW, 10, -8, 10),
+        load_memory(size::DW, 3, 10, -8),
         store_immediate(size::DW, 3, -16, 5),
-        load(size::DW, 0, 10, -16),
+        load_memory(size::DW, 0, 10, -16),
         EXIT_INSN,
     ];
     assert_eq!(expect_accepted(&stack), 5);
@@ -272,7 +281,7 @@ fn pointers_are_not_told() {
     assert_eq!(expect_rejected(&compared), (1, Reason::Pointer(10)));
     let hashed = [mov_register(2, 1), call_helper(Helper::StringHash), EXIT_INSN];
     assert_eq!(expect_rejected(&hashed), (1, Reason::Pointer(2)));
-    let number = [mov_immediate(1, 0), load(size::DW, 0, 1, 0), EXIT_INSN];
+    let number = [mov_immediate(1, 0), load_memory(size::DW, 0, 1, 0), EXIT_INSN];
     assert_eq!(expect_rejected(&number), (1, Reason::NoMemory(1)));
     let number =
         [mov_immediate(1, 0), store_immediate(size::DW, 1, 0, 0), mov_immediate(0, 0), EXIT_INSN];
@@ -362,7 +371,7 @@ fn functions_know_what_all_callers_give() {
             second,
             call_function(1),
             EXIT_INSN,
-            load(size::DW, 0, 1, 8),
+            load_memory(size::DW, 0, 1, 8),
             alu_register(alu::ADD, 0, 2),
             EXIT_INSN,
         ]
@@ -376,7 +385,7 @@ fn functions_know_what_all_callers_give() {
         mov_register(2, 10),
         call_function(1),
         EXIT_INSN,
-        load(size::DW, 0, 2, -8),
+        load_memory(size::DW, 0, 2, -8),
         EXIT_INSN,
     ];
     assert_eq!(expect_rejected(&stack), (4, Reason::Mixed(2)));
@@ -385,16 +394,16 @@ fn functions_know_what_all_callers_give() {
         store_immediate(size::DW, 10, -8, 1),
         mov_immediate(9, 5),
         call_function(3),
-        load(size::DW, 0, 10, -8),
+        load_memory(size::DW, 0, 10, -8),
         alu_register(alu::ADD, 0, 9),
         EXIT_INSN,
         mov_immediate(0, 7),
         mov_immediate(9, 8),
-        store(size::DW, 10, -8, 0),
+        store_register(size::DW, 10, -8, 0),
         EXIT_INSN,
     ];
     assert_eq!(expect_accepted(&own), 6);
-    let not_own = [&own[..8], &[load(size::DW, 0, 10, -8), EXIT_INSN]].concat();
+    let not_own = [&own[..8], &[load_memory(size::DW, 0, 10, -8), EXIT_INSN]].concat();
     assert_eq!(expect_rejected(&not_own), (8, Reason::StackUnwritten(-8)));
 }
 
@@ -609,8 +618,8 @@ fn what_has_no_meaning_is_refused() {
     field(Insn { offset: 1, ..alu_immediate(alu::ADD, 0, 3) });
     field(alu_immediate(alu::NEG, 0, 1));
     field(Insn { op: class::ALU | alu::END, ..alu_immediate(0, 0, 8) });
-    field(Insn { immediate: 1, ..load(size::B, 0, 1, 0) });
-    field(Insn { immediate: 1, ..store(size::B, 10, -1, 0) });
+    field(Insn { immediate: 1, ..load_memory(size::B, 0, 1, 0) });
+    field(Insn { immediate: 1, ..store_register(size::B, 10, -1, 0) });
     field(Insn { src: 1, ..store_immediate(size::B, 10, -1, 0) });
     field(Insn { dst: 1, ..jump_always(0) });
     field(Insn { immediate: 1, ..jump_always(0) });
@@ -655,7 +664,7 @@ fn loads_of_64_bits_have_two_halves() {
 #[test]
 fn memory_for_open_jumps_is_what_the_caller_gives() {
     // 40 jumps that are open at once, each to a place of its own.
-    let mut insns = vec![load(size::DW, 0, 1, 0)];
+    let mut insns = vec![load_memory(size::DW, 0, 1, 0)];
     insns.extend((0..40).map(|index| jump_if(jump::JEQ, 0, index, 40)));
     insns.push(jump_always(40));
     insns.extend((0..39).map(|_| mov_immediate(2, 0)));
@@ -676,7 +685,7 @@ fn memory_for_open_jumps_is_what_the_caller_gives() {
 
 #[test]
 fn the_longest_program_is_verified() {
-    let mut insns = vec![load(size::DW, 0, 1, 0)];
+    let mut insns = vec![load_memory(size::DW, 0, 1, 0)];
     let jumps = INSTRUCTIONS_MAX - 2;
     insns.extend((0..jumps).map(|i| jump_if(jump::JEQ, 0, 77, (jumps - i - 1) as i16)));
     insns.push(EXIT_INSN);
@@ -689,7 +698,7 @@ fn a_rejection_is_told_to_people() {
         verify_program(&encode_insns(insns), Rules::new(SLOTS)).expect_err("rejected").to_string()
     };
     assert_eq!(
-        told(&[mov_immediate(0, 0), load(size::DW, 0, 1, 24), EXIT_INSN]),
+        told(&[mov_immediate(0, 0), load_memory(size::DW, 0, 1, 24), EXIT_INSN]),
         "instruction 1 (r0 = *(u64 *)(r1 + 24)): it reads from byte 24 of the frame, which has 3 \
          slots of 8 bytes"
     );

@@ -7,14 +7,14 @@ use std::process::Command;
 
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
-fn program(fixture: &Fixture) -> PathBuf {
+fn compile_program(fixture: &Fixture) -> PathBuf {
     let source =
         fs::read_to_string(source_dir().join("tests/instrument/abi/dynamic.c")).expect("a source");
     fixture.compile("dynamic", &source, false, &["-std=c11", "-Wall", "-Wextra", "-Werror", "-ldl"])
 }
 
 /// Runs a program, which must succeed; returns its standard output.
-fn run(command: &mut Command) -> String {
+fn run_program(command: &mut Command) -> String {
     let output = command.output().expect("it runs");
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
@@ -24,7 +24,7 @@ fn run(command: &mut Command) -> String {
 #[test]
 fn events_are_described_and_recorded_by_dlsym_alone() {
     let fixture = Fixture::new("dynamic");
-    let program = program(&fixture);
+    let program = compile_program(&fixture);
     let recording = fixture.record(&[], &[program.to_str().unwrap(), "on"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     let said = String::from_utf8_lossy(&recording.output.stdout);
@@ -59,17 +59,17 @@ fn events_are_described_and_recorded_by_dlsym_alone() {
 #[test]
 fn without_a_session_without_a_window_without_the_library_nothing_happens() {
     let fixture = Fixture::new("dynamic-off");
-    let program = program(&fixture);
+    let program = compile_program(&fixture);
     let library = build_dir().join("libtrackway.so");
     let off = |mode: &str| {
         let mut command = fixture.command(&program);
         command.arg(mode).arg(&library);
         command
     };
-    assert_eq!(run(fixture.command(&program).arg("absent")), "");
-    assert_eq!(run(&mut off("off")), "");
+    assert_eq!(run_program(fixture.command(&program).arg("absent")), "");
+    assert_eq!(run_program(&mut off("off")), "");
     let nowhere = fixture.path("nowhere");
-    assert_eq!(run(off("untraceable").env("TRACKWAY_WINDOW_DIR", nowhere)), "");
+    assert_eq!(run_program(off("untraceable").env("TRACKWAY_WINDOW_DIR", nowhere)), "");
 }
 
 #[test]
@@ -80,9 +80,9 @@ fn a_python_program_describes_its_events_through_ctypes() {
     }
     let script = source_dir().join("tests/instrument/abi/dynamic.py").display().to_string();
     // Without the library, with it and without a session, and recorded.
-    assert_eq!(run(fixture.command("python3").args([&script, "3"])), "");
+    assert_eq!(run_program(fixture.command("python3").args([&script, "3"])), "");
     let mut off = fixture.command("python3");
-    assert_eq!(run(off.args([&script, "3"]).env("LD_LIBRARY_PATH", build_dir())), "");
+    assert_eq!(run_program(off.args([&script, "3"]).env("LD_LIBRARY_PATH", build_dir())), "");
     let recording = fixture.record(&[], &["python3", &script, "3"]);
     assert!(recording.output.status.success(), "{}", recording.messages());
     assert_eq!(String::from_utf8_lossy(&recording.output.stdout), "");

@@ -14,7 +14,7 @@ use trackway_abi::{ABI_VERSION, record, region, session, window};
 use trackway_tests::{Fixture, build_dir, has, report_skipped, source_dir};
 
 /// Exports of libtrackway.so, without the functions of the C library that it wraps.
-const EXPORTED: [&str; 11] = [
+const EXPECTED_EXPORTS: [&str; 11] = [
     "trackway_abi_context_clear",
     "trackway_abi_context_get",
     "trackway_abi_context_put",
@@ -30,22 +30,22 @@ const EXPORTED: [&str; 11] = [
 /// Newest C library that it may need: README.md.
 const GLIBC_MINOR_MAX: u32 = 35;
 
-fn output(program: &str, arguments: &[&str], file: &Path) -> String {
+fn run_tool(program: &str, arguments: &[&str], file: &Path) -> String {
     let output = Command::new(program).args(arguments).arg(file).output().expect("it runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }
 
 /// Returns the names that a library defines for others, sorted.
-fn exported(library: &Path) -> Vec<String> {
-    let symbols = output("nm", &["-D", "--defined-only", "--format=posix"], library);
+fn exported_names(library: &Path) -> Vec<String> {
+    let symbols = run_tool("nm", &["-D", "--defined-only", "--format=posix"], library);
     let names = symbols.lines().filter_map(|line| line.split(' ').next());
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort_unstable();
     names
 }
 
-fn is_in_the_c_library(name: &str) -> bool {
+fn is_c_library_name(name: &str) -> bool {
     let name = CString::new(name).expect("a name");
     // SAFETY: the name is a C string; the address that is found is not used.
     unsafe { !libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()).is_null() }
@@ -58,21 +58,21 @@ fn the_library_exports_its_functions_and_wrappers_and_nothing_else() {
     }
     let library = build_dir().join("libtrackway.so");
     let (ours, others): (Vec<String>, Vec<String>) =
-        exported(&library).into_iter().partition(|name| name.starts_with("trackway"));
-    assert_eq!(ours, EXPORTED);
+        exported_names(&library).into_iter().partition(|name| name.starts_with("trackway"));
+    assert_eq!(ours, EXPECTED_EXPORTS);
     for wrapped in ["clone", "vfork"] {
         assert!(others.iter().any(|name| name == wrapped), "{others:?}");
     }
     for name in others {
-        assert!(is_in_the_c_library(&name), "{name} is not a function of the C library");
+        assert!(is_c_library_name(&name), "{name} is not a function of the C library");
     }
-    let dynamic = output("readelf", &["-dW"], &library);
+    let dynamic = run_tool("readelf", &["-dW"], &library);
     assert!(dynamic.contains("soname: [libtrackway.so.1]"), "{dynamic}");
     assert!(dynamic.contains("NODELETE"), "{dynamic}");
     for line in dynamic.lines().filter(|line| line.contains("(NEEDED)")) {
         assert!(line.contains("[libc.so.6]") || line.contains("[ld-linux"), "{line}");
     }
-    let versions = output("readelf", &["-VW"], &library);
+    let versions = run_tool("readelf", &["-VW"], &library);
     for version in versions.split("GLIBC_2.").skip(1) {
         let digits = version.split(|c: char| !c.is_ascii_digit()).next().unwrap_or("");
         let minor: u32 = digits.parse().expect("a version");
@@ -99,8 +99,10 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
         cc.arg(source_dir().join("include")).arg(&source).arg("-o").arg(&library);
         assert!(cc.status().expect("cc runs").success(), "{}", source.display());
         // The linker defines a section's bounds; each module has its own.
-        for name in exported(&library).iter().filter(|name| !name.ends_with("_trackway_events")) {
-            assert!(is_in_the_c_library(name), "{}: {name}", source.display());
+        for name in
+            exported_names(&library).iter().filter(|name| !name.ends_with("_trackway_events"))
+        {
+            assert!(is_c_library_name(name), "{}: {name}", source.display());
             count += 1;
         }
     }
@@ -108,7 +110,7 @@ fn preload_helpers_export_wrappers_and_nothing_else() {
 }
 
 /// Expressions of C, and their values.
-const LAYOUT: [(&str, usize); 69] = [
+const LAYOUT_VALUES: [(&str, usize); 69] = [
     ("TRACKWAY_ABI_VERSION", 1),
     ("TRACKWAY_ABI_HEADROOM", 128),
     ("TRACKWAY_ABI_TAILROOM", 8),
@@ -185,7 +187,7 @@ const LAYOUT: [(&str, usize); 69] = [
 fn the_structures_of_the_headers_lie_where_they_lay() {
     let fixture = Fixture::new("abi-layout");
     let mut text = "#include <trackway/trackway.h>\n#include <trackway/dynamic.h>\n".to_owned();
-    for (expression, value) in LAYOUT {
+    for (expression, value) in LAYOUT_VALUES {
         let check = format!("({expression}) == {value}u, \"{expression} is not {value}\"");
         writeln!(text, "#ifdef __cplusplus\nstatic_assert({check});\n#else").unwrap();
         writeln!(text, "_Static_assert({check});\n#endif").unwrap();
@@ -210,7 +212,7 @@ macro_rules! line {
 }
 
 /// The window of version 2, in bytes.
-const WINDOW: &str = "\
+const WINDOW_LAYOUT: &str = "\
 window::Header 64: magic@0 version@8 rseq_works@12 backed@16 arena_used@24 events_refused@28 \
 events_revision@32 events_used@36
 window::Process 64: pid@0 incarnation@4 pid_namespace@8 since_ns@16 image@24
@@ -285,5 +287,5 @@ fn the_window_lies_where_it_lay() {
         ],
     );
     assert_eq!(ABI_VERSION, 2, "a new version has a layout of its own: write it down here");
-    assert_eq!(found, WINDOW, "the layout has changed: raise trackway_abi::ABI_VERSION");
+    assert_eq!(found, WINDOW_LAYOUT, "the layout has changed: raise trackway_abi::ABI_VERSION");
 }

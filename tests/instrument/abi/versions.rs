@@ -30,7 +30,7 @@ int main(int argc, char **argv)
 "#;
 
 /// libtrackway.so of another version, built in a folder of this fixture.
-fn library(fixture: &Fixture, age: &str) -> Option<PathBuf> {
+fn build_library(fixture: &Fixture, age: &str) -> Option<PathBuf> {
     if !has("cargo") {
         report_skipped("cargo is not installed");
         return None;
@@ -54,7 +54,7 @@ fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
         ("newer", "update trackway, or use the one that came with that library"),
         ("older", "start them again with the library that came with trackway"),
     ] {
-        let Some(library) = library(&fixture, age) else { return };
+        let Some(library) = build_library(&fixture, age) else { return };
         let preload = format!("LD_PRELOAD={}", library.display());
         let mut record = fixture.trackway(&["record", "-o"]);
         record.arg(fixture.path(age)).args(["--", "env", &preload, "TRACKWAY_DEBUG=1"]);
@@ -69,12 +69,18 @@ fn a_recorder_names_the_processes_whose_library_is_of_another_version() {
         let told = format!("a libtrackway.so {age} than this trackway: {advice}");
         assert!(messages.contains(&told), "{messages}");
         assert!(messages.contains(" 0 events recorded, 0 lost"), "{messages}");
-        list_names(&fixture, &program, &library, age, advice);
+        check_listed_process(&fixture, &program, &library, age, advice);
     }
 }
 
 /// Runs `trackway list` while a program runs with that library.
-fn list_names(fixture: &Fixture, program: &Path, library: &Path, age: &str, advice: &str) {
+fn check_listed_process(
+    fixture: &Fixture,
+    program: &Path,
+    library: &Path,
+    age: &str,
+    advice: &str,
+) {
     let mut child = fixture
         .command(program)
         .args(["wait", "for input"])
@@ -104,7 +110,7 @@ fn list_names(fixture: &Fixture, program: &Path, library: &Path, age: &str, advi
 }
 
 /// Compiles the program against a copy of the header in which `from` is `to`.
-fn with_header(fixture: &Fixture, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
+fn compile_with_header(fixture: &Fixture, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
     let include = fixture.path(&format!("include-{name}"));
     fs::create_dir_all(include.join("trackway/abi")).expect("a folder");
     for header in ["trackway/trackway.h", "trackway/abi/abi.h"] {
@@ -159,7 +165,7 @@ fn structures_that_grew_are_taken_and_other_versions_stay_off() {
         ),
     ];
     for (name, file, from, to, recorded, reason) in cases {
-        let program = with_header(&fixture, name, file, from, to);
+        let program = compile_with_header(&fixture, name, file, from, to);
         let trace = fixture.path(&format!("trace-{name}"));
         let mut record = fixture.trackway(&["record", "-o"]);
         record.arg(&trace).arg("--").arg(&program).env("TRACKWAY_DEBUG", "1");

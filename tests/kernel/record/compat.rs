@@ -2,8 +2,8 @@
 
 use trackway_tests::{Fixture, lossy_text, report_skipped};
 
-use super::{lines, program};
-use crate::support::record;
+use super::{compile_calls, printed_lines};
+use crate::support::run_record;
 
 /// Returns the part of a line after the event's name and its contexts, without the CPU and the
 /// thread.
@@ -21,7 +21,7 @@ fn event_fields(line: &str) -> String {
 #[test]
 fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let fixture = Fixture::new("kernel-compat");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let program = fixture.compile_file("kernel/compat.c", false, &[]);
@@ -29,7 +29,7 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
                  syscalls:connect,syscalls:newfstat,syscalls:mmap,syscalls:mkdirat,syscalls:preadv,\
                  syscalls:execve,syscalls:writev,syscalls:sendmsg";
     let options = ["--kernel", calls, "--kernel-only"];
-    let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
+    let output = run_record(&fixture, &options, &[program.to_str().expect("a path")]);
     if output.status.code() == Some(77) {
         return report_skipped("this kernel has no system calls of 32 bits");
     }
@@ -37,7 +37,7 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     let numbers = lossy_text(&output.stdout);
     let numbers: Vec<&str> = numbers.split_whitespace().collect();
     let [read_end, write_end, seconds, nanoseconds] = numbers[..] else { panic!("{numbers:?}") };
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     let compat = lines.iter().filter(|line| line.contains(" compat_"));
     let ours: Vec<String> = compat.map(|line| event_fields(line)).collect();
     let all = ours.join("\n");
@@ -85,7 +85,7 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
     assert!(line.is_some_and(|line| line.contains(shown)), "{symbolic}");
     std::fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     let options = ["--kernel", "syscalls", "--kernel-only"];
-    let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
+    let output = run_record(&fixture, &options, &[program.to_str().expect("a path")]);
     let talk = lossy_text(&output.stderr);
     assert!(talk.contains("by unknown numbers of 32 bits are not recorded: 1 of"), "{talk}");
 }
@@ -95,25 +95,25 @@ fn calls_by_numbers_of_32_bits_are_recorded_by_their_names() {
 #[test]
 fn calls_by_numbers_of_32_bits_are_filtered_and_left_out_like_others() {
     let fixture = Fixture::new("kernel-compat-filter");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let program = fixture.compile_file("kernel/compat.c", false, &[]);
     let command = [program.to_str().expect("a path")];
     let filter = "syscalls:openat: filename == \"/nowhere/*\" && $ctx.tid > 0";
     let options = ["--kernel", "syscalls:openat", "--filter", filter, "--kernel-only"];
-    let output = record(&fixture, &options, &command);
+    let output = run_record(&fixture, &options, &command);
     if output.status.code() == Some(77) {
         return report_skipped("this kernel has no system calls of 32 bits");
     }
-    let lines_of = lines(&fixture);
+    let lines_of = printed_lines(&fixture);
     let names = ["compat_syscall_entry_openat: ", " syscall_entry_openat: "];
     assert_eq!(lines_of.len(), 2, "{lines_of:#?} {}", lossy_text(&output.stderr));
     assert!(lines_of.iter().zip(names).all(|(line, name)| line.contains(name)), "{lines_of:#?}");
     std::fs::remove_dir_all(fixture.path("trace")).expect("a trace");
     let options = ["--kernel", "syscalls:openat,!compat_*", "--kernel-only"];
-    record(&fixture, &options, &command);
-    let lines = lines(&fixture);
+    run_record(&fixture, &options, &command);
+    let lines = printed_lines(&fixture);
     assert!(!lines.is_empty() && !lines.iter().any(|line| line.contains("compat_")), "{lines:#?}");
 }
 
@@ -137,16 +137,19 @@ int main(int count, char **arguments)
 }
 "#;
     let fixture = Fixture::new("kernel-unknown");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let calls = fixture.compile("unknown", CALLS, false, &[]);
     let calls = calls.to_str().expect("a path");
     let options = ["--kernel", "syscalls", "--kernel-only"];
     let talk = |command: &[&str]| {
-        let output = record(&fixture, &options, command);
+        let output = run_record(&fixture, &options, command);
         assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
-        assert_eq!(lines(&fixture).iter().filter(|line| line.contains("entry_getppid")).count(), 1);
+        assert_eq!(
+            printed_lines(&fixture).iter().filter(|line| line.contains("entry_getppid")).count(),
+            1
+        );
         lossy_text(&output.stderr)
     };
     let some = talk(&[calls, "some"]);

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use trackway_tests::{Fixture, lossy_text, report_skipped};
 
-use super::{lines, program};
-use crate::support::record;
+use super::{compile_calls, printed_lines};
+use crate::support::run_record;
 
 /// Control group of this test; `None` where the user may not make one.
-struct Group(PathBuf);
+struct TestCgroup(PathBuf);
 
-impl Group {
+impl TestCgroup {
     fn new() -> Option<Self> {
         let mounts = fs::read_to_string("/proc/mounts").ok()?;
         let of = |line: &str| {
@@ -26,18 +26,18 @@ impl Group {
     }
 }
 
-impl Drop for Group {
+impl Drop for TestCgroup {
     fn drop(&mut self) {
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-const ALL: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
+const ALL_CONTEXTS: &str = "procname,tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable";
 
 /// The same contexts, in the order in which the program prints them.
-const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
+const CONTEXTS_AS_PRINTED: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,sgid,\
     cgroup_ns,ipc_ns,mnt_ns,net_ns,pid_ns,time_ns,user_ns,uts_ns,cgroup_id,\
     preemptible,interruptible,migratable,procname";
 
@@ -46,21 +46,21 @@ const IN_ORDER: &str = "tid,pid,ppid,vpid,vtid,prio,nice,uid,euid,suid,gid,egid,
 #[test]
 fn contexts_are_what_the_thread_itself_finds() {
     let fixture = Fixture::new("kernel-contexts");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let program = fixture.compile_file("kernel/contexts.c", false, &["-pthread"]);
-    let group = Group::new();
+    let group = TestCgroup::new();
     let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
-    let options = ["--kernel", "syscalls:getpgid,sched_process_exit", "--context", ALL];
+    let options = ["--kernel", "syscalls:getpgid,sched_process_exit", "--context", ALL_CONTEXTS];
     let command = [program.to_str().expect("a path"), &folder];
-    let output = record(&fixture, &options, &command);
+    let output = run_record(&fixture, &options, &command);
     if output.status.code() == Some(81) {
         return report_skipped("nobody may make namespaces here");
     }
     assert!(output.status.success(), "{:?} {}", output.status, lossy_text(&output.stderr));
     let mut expected = lossy_text(&output.stdout).trim().to_owned();
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     let of = |event: &str| {
         let is_it = |line: &&String| line.contains(event) && line.contains("fifteen letters");
         lines.iter().find(is_it).unwrap_or_else(|| panic!("no {event}: {lines:#?}"))
@@ -89,13 +89,13 @@ fn contexts_are_what_the_thread_itself_finds() {
 #[test]
 fn filters_ask_for_each_context_that_is_recorded() {
     let fixture = Fixture::new("kernel-contexts-asked");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let program = fixture.compile_file("kernel/contexts.c", false, &["-pthread"]);
-    let group = Group::new();
+    let group = TestCgroup::new();
     let folder = group.as_ref().map_or(String::new(), |group| group.0.display().to_string());
-    let names: Vec<&str> = IN_ORDER.split(',').collect();
+    let names: Vec<&str> = CONTEXTS_AS_PRINTED.split(',').collect();
     let asked = |(number, name): (usize, &&str)| match *name {
         "procname" => format!("(whence == {} && $ctx.procname == \"fift*s\")", 100 + number),
         name => format!("(whence == {} && offset == $ctx.{name})", 100 + number),
@@ -104,9 +104,10 @@ fn filters_ask_for_each_context_that_is_recorded() {
     let calls = format!("syscalls:lseek: offset >= 0 && ({})", asked.join(" || "));
     let ends = "sched_process_exit: $ctx.prio == 27 && $ctx.uid == 1 && $ctx.sgid == 13 && \
                 $ctx.preemptible == 1 && $ctx.migratable == 1 && $ctx.vtid != $ctx.vpid";
-    let events = ["--kernel", "syscalls:sys_enter_lseek,sched_process_exit", "--context", ALL];
+    let events =
+        ["--kernel", "syscalls:sys_enter_lseek,sched_process_exit", "--context", ALL_CONTEXTS];
     let options = [&events[..], &["--filter", &calls, "--filter", ends]].concat();
-    let output = record(&fixture, &options, &[program.to_str().expect("a path"), &folder]);
+    let output = run_record(&fixture, &options, &[program.to_str().expect("a path"), &folder]);
     if output.status.code() == Some(81) {
         return report_skipped("nobody may make namespaces here");
     }
@@ -116,7 +117,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
         let value = line.split(&format!(" {name} = ")).nth(1)?;
         value.split([',', ' ']).next().map(str::to_owned)
     };
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     let calls: Vec<&String> = lines.iter().filter(|line| line.contains("_lseek: ")).collect();
     let mut calls = calls.into_iter();
     for (number, name) in names.iter().enumerate() {
@@ -148,7 +149,7 @@ fn filters_ask_for_each_context_that_is_recorded() {
 #[test]
 fn each_side_has_the_contexts_that_it_knows() {
     let fixture = Fixture::new("kernel-contexts-both");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_calls(&fixture) else { return };
     let program = program.to_str().expect("a path");
     for (list, of_programs, of_the_kernel) in [
         (None, "{ vtid = ", "{ tid = "),
@@ -159,9 +160,9 @@ fn each_side_has_the_contexts_that_it_knows() {
     ] {
         let mut options = vec!["--kernel", "syscalls:sys_enter_getpgid"];
         options.extend(list.iter().flat_map(|list| ["--context", list]));
-        let output = record(&fixture, &options, &[program, "1"]);
+        let output = run_record(&fixture, &options, &[program, "1"]);
         assert!(output.status.success(), "{}", lossy_text(&output.stderr));
-        let lines = lines(&fixture);
+        let lines = printed_lines(&fixture);
         let call = lines.iter().find(|line| line.contains("syscall_entry_getpgid")).expect("one");
         let event = lines.iter().find(|line| line.contains("calls:before")).expect("one");
         // The thread's number, whatever it is.
@@ -177,7 +178,7 @@ fn each_side_has_the_contexts_that_it_knows() {
 fn contexts_that_nobody_has_are_refused() {
     let fixture = Fixture::new("kernel-contexts-refused");
     let refused = |options: &[&str]| {
-        let output = record(&fixture, options, &["touch", "ran"]);
+        let output = run_record(&fixture, options, &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists());
         lossy_text(&output.stderr)
     };

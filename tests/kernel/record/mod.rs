@@ -11,15 +11,15 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use trackway_tests::{
-    Fixture, are_lines_of_babeltrace, build_dir, copy_program, has, has_kernel_events, lossy_text,
+    Fixture, build_dir, copy_program, has, has_kernel_events, lossy_text, matches_babeltrace_lines,
     report_skipped, source_dir,
 };
 
-use crate::support::record;
+use crate::support::run_record;
 
 /// Compiles a program that calls getpgid(2), each time between two events; returns `None`, after
 /// printing the reason, where kernel events cannot be recorded.
-fn program(fixture: &Fixture) -> Option<PathBuf> {
+fn compile_calls(fixture: &Fixture) -> Option<PathBuf> {
     if !has_kernel_events(fixture) {
         return None;
     }
@@ -27,7 +27,7 @@ fn program(fixture: &Fixture) -> Option<PathBuf> {
 }
 
 /// Returns the lines of the trace. Where babeltrace2 is installed, its lines must be the same.
-fn lines(fixture: &Fixture) -> Vec<String> {
+fn printed_lines(fixture: &Fixture) -> Vec<String> {
     let printed = fixture.trackway(&["print", "trace"]).output().expect("it runs");
     assert!(printed.status.success(), "{}", lossy_text(&printed.stderr));
     if has("babeltrace2") {
@@ -35,7 +35,7 @@ fn lines(fixture: &Fixture) -> Vec<String> {
         let theirs = babeltrace.arg(fixture.path("trace")).output().expect("it runs");
         assert!(theirs.status.success(), "{}", lossy_text(&theirs.stderr));
         let (ours, theirs) = (lossy_text(&printed.stdout), lossy_text(&theirs.stdout));
-        assert!(are_lines_of_babeltrace(&ours, &theirs), "babeltrace2 prints something else");
+        assert!(matches_babeltrace_lines(&ours, &theirs), "babeltrace2 prints something else");
     }
     lossy_text(&printed.stdout).lines().map(str::to_owned).collect()
 }
@@ -47,22 +47,22 @@ fn lines(fixture: &Fixture) -> Vec<String> {
 fn programs_and_the_kernel_are_on_one_clock() {
     const COUNT: usize = 20_000;
     let fixture = Fixture::new("kernel-clock");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_calls(&fixture) else { return };
     let program = program.to_str().expect("a path");
-    let output = record(&fixture, &["--kernel", "syscalls:getpgid"], &[program, "20000"]);
+    let output = run_record(&fixture, &["--kernel", "syscalls:getpgid"], &[program, "20000"]);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 40,000 events recorded, 0 lost, 0 overwritten"), "{talk}");
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     assert_eq!(lines.len(), 4 * COUNT);
     for (at, line) in lines.iter().enumerate() {
-        assert!(is_of_call(at, line), "line {at}: {line}");
+        assert!(is_call_line(at, line), "line {at}: {line}");
     }
 }
 
 /// Returns true if the line belongs at this index: each call has the lines before, entry, exit,
 /// after.
-fn is_of_call(at: usize, line: &str) -> bool {
+fn is_call_line(at: usize, line: &str) -> bool {
     let (number, pid) = (at / 4, 1_000_000_000 + at / 4);
     let (name, fields) = match at % 4 {
         0 => ("calls:before", format!("{{ number = {number} }}")),
@@ -80,11 +80,11 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     const COUNT: usize = 1_000_000;
     const TRIES: usize = 5;
     let fixture = Fixture::new("kernel-million");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_calls(&fixture) else { return };
     let program = program.to_str().expect("a path");
     let options = ["--kernel", "syscalls:getpgid", "--buffer-size", "16M"];
     let is_whole = || {
-        let output = record(&fixture, &options, &[program, &COUNT.to_string()]);
+        let output = run_record(&fixture, &options, &[program, &COUNT.to_string()]);
         assert!(output.status.success(), "{}", lossy_text(&output.stderr));
         let talk = lossy_text(&output.stderr);
         talk.contains("kernel: 2,000,000 events recorded, 0 lost")
@@ -97,7 +97,7 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
     let mut count = 0;
     for (at, line) in lines.enumerate() {
         let line = line.expect("text");
-        assert!(is_of_call(at, &line), "line {at}: {line}");
+        assert!(is_call_line(at, &line), "line {at}: {line}");
         count += 1;
     }
     assert!(print.wait().expect("a child").success());
@@ -109,7 +109,7 @@ fn a_million_calls_are_each_between_what_is_before_and_what_is_behind() {
 #[test]
 fn a_command_and_what_it_starts_are_recorded_or_everything() {
     let fixture = Fixture::new("kernel-scope");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let script = "(cat /nowhere/inside) 2>/dev/null; true";
@@ -125,12 +125,12 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
         let done = std::sync::atomic::AtomicBool::new(false);
         let output = std::thread::scope(|scope| {
             scope.spawn(|| outside(&|| !done.load(std::sync::atomic::Ordering::Relaxed)));
-            let output = record(&fixture, &options, &["sh", "-c", script]);
+            let output = run_record(&fixture, &options, &["sh", "-c", script]);
             done.store(true, std::sync::atomic::Ordering::Relaxed);
             output
         });
         assert!(output.status.success(), "{}", lossy_text(&output.stderr));
-        let lines = lines(&fixture);
+        let lines = printed_lines(&fixture);
         let has = |name: &str| lines.iter().any(|line| line.contains(name));
         assert!(has("filename = \"/nowhere/inside\""), "{lines:?}");
         assert_eq!(has("filename = \"/nowhere/outside\""), is_everything);
@@ -140,10 +140,10 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
     // With kernel events only, the command runs without the library.
     let options = ["--kernel", "syscalls:openat,!sys_exit_openat", "--kernel-only"];
     let script = format!("{script}; echo \"[$LD_PRELOAD$TRACKWAY_TOKEN]\"");
-    let output = record(&fixture, &options, &["sh", "-c", &script]);
+    let output = run_record(&fixture, &options, &["sh", "-c", &script]);
     assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     assert_eq!(lossy_text(&output.stdout), "[]\n");
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     let has = |name: &str| lines.iter().any(|line| line.contains(name));
     assert!(has("filename = \"/nowhere/inside\"") && !has("trackway"), "{lines:?}");
     assert!(!fixture.path("trace/ust").exists(), "nothing of programs");
@@ -154,9 +154,9 @@ fn a_command_and_what_it_starts_are_recorded_or_everything() {
 #[test]
 fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
     let fixture = Fixture::new("kernel-flight");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_calls(&fixture) else { return };
     let options = ["--kernel", "syscalls:getpgid", "--flight-recorder", "--buffer-size", "128K"];
-    let output = record(&fixture, &options, &[program.to_str().expect("a path"), "50000"]);
+    let output = run_record(&fixture, &options, &[program.to_str().expect("a path"), "50000"]);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     let count = |what: &str| {
@@ -171,7 +171,7 @@ fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
     let (recorded, overwritten) = (count("events recorded"), count("overwritten"));
     assert!(recorded > 1000 && overwritten > 1000, "{talk}");
     assert_eq!(recorded + overwritten, 100_000, "{talk}");
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     assert!(lines.iter().any(|line| line.contains("pid = 1000049999")), "{}", lines.len());
 }
 
@@ -180,13 +180,13 @@ fn a_flight_recorder_keeps_the_newest_of_the_kernel_too() {
 fn refusals_have_hints() {
     let fixture = Fixture::new("kernel-refused");
     let refused = |options: &[&str]| {
-        let output = record(&fixture, options, &["touch", "ran"]);
+        let output = run_record(&fixture, options, &["touch", "ran"]);
         assert!(!output.status.success() && !fixture.path("ran").exists());
         lossy_text(&output.stderr)
     };
     let talk = refused(&["--system-wide"]);
     assert!(talk.contains("--kernel"), "{talk}");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let talk = refused(&["--kernel", "shced_switch"]);
@@ -223,7 +223,7 @@ fn refusals_have_hints() {
 #[test]
 fn the_commands_of_the_kernel_guide_work() {
     let fixture = Fixture::new("kernel-guide");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let guide = fs::read_to_string(source_dir().join("docs/guides/kernel.md")).expect("a guide");
@@ -255,14 +255,14 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
         if (pthread_create(&thread, 0, go, 0)) return 97;\n\
         pthread_join(thread, 0); return 98; }\n";
     let fixture = Fixture::new("kernel-exec");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let program = fixture.compile("exec", EXEC, false, &["-pthread"]);
     let options = ["--kernel", "syscalls:openat"];
-    let output = record(&fixture, &options, &[program.to_str().expect("a path")]);
+    let output = run_record(&fixture, &options, &[program.to_str().expect("a path")]);
     assert_eq!(output.status.code(), Some(1), "{}", lossy_text(&output.stderr));
-    let lines = lines(&fixture);
+    let lines = printed_lines(&fixture);
     assert!(lines.iter().any(|line| line.contains("/nowhere/behind-exec")), "{lines:?}");
 }
 
@@ -271,7 +271,7 @@ fn a_process_whose_thread_calls_exec_is_recorded_after_it() {
 #[test]
 fn others_see_the_events_too() {
     let fixture = Fixture::new("kernel-others");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     if !has("perf") {
@@ -283,7 +283,7 @@ fn others_see_the_events_too() {
         return report_skipped("perf does not count here");
     }
     let options = ["--kernel", "sched:sched_switch", "--system-wide", "-q"];
-    let output = record(&fixture, &options, &perf);
+    let output = run_record(&fixture, &options, &perf);
     let talk = lossy_text(&output.stderr);
     let line = talk.lines().find(|line| line.contains("sched:sched_switch")).expect("a count");
     let count: u64 = line.split(',').next().and_then(|count| count.parse().ok()).expect("a number");
@@ -294,14 +294,14 @@ fn others_see_the_events_too() {
 #[test]
 fn the_end_of_a_recording_ends_its_kernel_part() {
     let fixture = Fixture::new("kernel-destroyed");
-    let Some(program) = program(&fixture) else { return };
+    let Some(program) = compile_calls(&fixture) else { return };
     let script = format!(
         "trackway=$1; {0} 100; $trackway session destroy record-$PPID; {0} 100",
         program.display()
     );
     let trackway = build_dir().join("trackway").display().to_string();
     let options = ["--kernel", "syscalls:getpgid"];
-    let output = record(&fixture, &options, &["sh", "-c", &script, "sh", &trackway]);
+    let output = run_record(&fixture, &options, &["sh", "-c", &script, "sh", &trackway]);
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");
     assert!(talk.contains("kernel: 200 events recorded, 0 lost, 0 overwritten"), "{talk}");
@@ -312,7 +312,7 @@ fn the_end_of_a_recording_ends_its_kernel_part() {
 #[test]
 fn the_recorders_own_preparations_are_not_recorded() {
     let fixture = Fixture::new("kernel-ready");
-    if program(&fixture).is_none() {
+    if compile_calls(&fixture).is_none() {
         return;
     }
     let mut record =
@@ -324,7 +324,7 @@ fn the_recorders_own_preparations_are_not_recorded() {
     assert!(talk.contains("kernel: "), "{talk}");
     let tid = format!("{{ tid = {pid} }}");
     let is_own = |line: &&String| line.contains(&tid) && line.contains(" kmem_kmalloc: ");
-    let own = lines(&fixture).iter().filter(is_own).count();
+    let own = printed_lines(&fixture).iter().filter(is_own).count();
     // The kernel's verifier allocates memory hundreds of times for each of some sixty programs.
     assert!(own < 2000, "{own} times memory for the recorder itself; {talk}");
 }

@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{Fixture, build_dir, has, is_root, lossy_text, report_skipped};
 
 use super::kernel_test::KernelTest;
@@ -25,7 +25,7 @@ fn recover_says_what_is_lost_of_the_kernel() {
     let lines = || lossy_text(&printed().stdout).lines().map(str::to_owned).collect::<Vec<_>>();
     wait_for("the events", || !test.numbers(&lines()).is_empty());
     let pid = test.status("k")["pid"].as_u64().expect("a process id");
-    send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+    send_signal(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
     wait_for("its end", || lossy_text(&printed().stderr).contains("trackway recover"));
     let talk = test.ok("recover trace").1;
     assert!(talk.contains("the kernel's events in ") && talk.contains(" is lost"), "{talk}");
@@ -50,7 +50,7 @@ fn recover_waits_for_a_recorder_that_was_just_killed() {
         test.ok(&format!("session create k --kernel syscalls:getpgid --kernel-only -o {trace}"));
         let pid = test.status("k")["pid"].as_u64().expect("a process id");
         let mut recover = test.command("recover");
-        send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+        send_signal(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
         let output = recover.output().expect("it runs");
         let talk = lossy_text(&output.stderr);
         assert!(output.status.success(), "{talk}");
@@ -153,7 +153,7 @@ fn nothing_is_recorded_before_somebody_drains() {
     let pid = stopped().expect("a process id");
     wait_for("its end", || {
         // Each of its threads stops once.
-        send(pid, libc::SIGCONT);
+        send_signal(pid, libc::SIGCONT);
         record.try_wait().expect("a child").is_some()
     });
     let output = record.wait_with_output().expect("a child");
@@ -194,7 +194,7 @@ fn a_refusal_names_the_users_who_may_record_the_kernel() {
 /// these rounds. The program begins a round when its pipe says so, and ends when the pipe is
 /// closed. Returns the recorder, its session, and a function that starts a round and returns when
 /// its calls are made.
-fn recorded_rounds<'test>(
+fn start_recorded_rounds<'test>(
     test: &'test KernelTest,
     options: &str,
     rounds: &str,
@@ -225,7 +225,7 @@ fn recorded_rounds<'test>(
 fn record_is_told_what_to_do_with_the_kernels_events() {
     let Some(test) = KernelTest::new("ksession-record") else { return };
     let options = "--kernel syscalls:getpgid --flight-recorder";
-    let (record, session, mut go_on) = recorded_rounds(&test, options, "0 1 2 3 4");
+    let (record, session, mut go_on) = start_recorded_rounds(&test, options, "0 1 2 3 4");
     go_on(0);
     test.ok(&format!("session clear {session}"));
     go_on(1);
@@ -256,7 +256,7 @@ fn a_snapshot_is_written_though_later_events_cannot_be_read() {
         return;
     }
     let options = "--kernel syscalls:getpgid --kernel-backend tracefs --flight-recorder";
-    let (record, session, mut go_on) = recorded_rounds(&test, options, "0 1");
+    let (record, session, mut go_on) = start_recorded_rounds(&test, options, "0 1");
     go_on(0);
     test.ok(&format!("session snapshot {session} -o shot"));
     go_on(1);
@@ -310,7 +310,7 @@ fn record_without_a_command_records_everything_until_it_is_told_to_end() {
     let script = format!("syscall(121, {} + $_) for 0..99", test.first().1);
     plain.args(["-e", &script]);
     assert!(plain.status().expect("perl runs").success());
-    send(i32::try_from(record.id()).expect("a process id"), libc::SIGINT);
+    send_signal(i32::try_from(record.id()).expect("a process id"), libc::SIGINT);
     let output = record.wait_with_output().expect("a child");
     let talk = lossy_text(&output.stderr);
     assert!(output.status.success(), "{talk}");

@@ -12,15 +12,15 @@ use serde_json::Value;
 use trackway_tests::{Fixture, has, has_kernel_events, lossy_text};
 
 /// Addend of the program's numbers.
-const BASE: u64 = 1_000_000_000;
+const NUMBER_BASE: u64 = 1_000_000_000;
 /// Number of numbers that a test has for itself. Programs of other tests on this machine are
 /// recorded, too.
-const NUMBERS: u64 = 250_000;
+const NUMBERS_PER_TEST: u64 = 250_000;
 /// Number of tests that then fit: the numbers are process ids.
-const TESTS: u64 = (i32::MAX as u64 - BASE) / NUMBERS - 1;
+const TESTS_MAX: u64 = (i32::MAX as u64 - NUMBER_BASE) / NUMBERS_PER_TEST - 1;
 
 /// Lock by which the tests run one at a time: each records all processes.
-static TURN: Mutex<()> = Mutex::new(());
+static TEST_LOCK: Mutex<()> = Mutex::new(());
 
 /// A fixture with the program of `kernel/calls.c`.
 pub(crate) struct KernelTest {
@@ -36,14 +36,19 @@ impl KernelTest {
     /// recorded.
     pub(crate) fn new(name: &str) -> Option<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
         let fixture = Fixture::new(name);
         if !has_kernel_events(&fixture) {
             return None;
         }
         let program = fixture.compile_file("kernel/calls.c", true, &[]);
         let number = u64::from(std::process::id()) * 37 + NEXT.fetch_add(1, Ordering::Relaxed);
-        Some(Self { fixture, program, first: (1 + number % TESTS) * NUMBERS, _turn: turn })
+        Some(Self {
+            fixture,
+            program,
+            first: (1 + number % TESTS_MAX) * NUMBERS_PER_TEST,
+            _turn: turn,
+        })
     }
 
     pub(crate) fn command(&self, line: &str) -> Command {
@@ -84,15 +89,15 @@ impl KernelTest {
     /// Returns the first number of the test for a program that another command runs: as the
     /// program's argument, and as the argument of the system call.
     pub(crate) fn first(&self) -> (u64, u64) {
-        (self.first, BASE + self.first)
+        (self.first, NUMBER_BASE + self.first)
     }
 
     /// Starts a shell that runs the script, with the program as `$0`, and its first number as `$1`.
-    pub(crate) fn shell(&self, script: &str) -> Shell {
+    pub(crate) fn shell(&self, script: &str) -> WaitingShell {
         let mut shell = self.fixture.command("sh");
         shell.args(["-c", script]).arg(&self.program).arg(self.first.to_string());
         shell.stdin(Stdio::piped());
-        Shell(shell.spawn().expect("a shell"))
+        WaitingShell(shell.spawn().expect("a shell"))
     }
 
     /// Returns the lines of a trace. Where babeltrace2 is installed, its lines must be the same.
@@ -109,8 +114,9 @@ impl KernelTest {
     /// Returns the number of a call's entry, if it is one of the program's.
     pub(crate) fn number(&self, line: &str) -> Option<u64> {
         let rest = line.split_once("{ pid = ")?.1;
-        let number = rest.split(' ').next()?.parse::<u64>().ok()?.checked_sub(BASE + self.first)?;
-        (number < NUMBERS).then_some(number)
+        let number =
+            rest.split(' ').next()?.parse::<u64>().ok()?.checked_sub(NUMBER_BASE + self.first)?;
+        (number < NUMBERS_PER_TEST).then_some(number)
     }
 
     /// Returns the numbers of the calls' entries, in the order of the lines.
@@ -129,9 +135,9 @@ impl KernelTest {
 }
 
 /// A shell that waits for lines.
-pub(crate) struct Shell(Child);
+pub(crate) struct WaitingShell(Child);
 
-impl Shell {
+impl WaitingShell {
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -146,7 +152,7 @@ impl Shell {
     }
 }
 
-impl Drop for Shell {
+impl Drop for WaitingShell {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -154,7 +160,7 @@ impl Drop for Shell {
 }
 
 /// Returns the streams' files in a folder, with their sizes.
-pub(crate) fn sizes_of(folder: &Path) -> Vec<(String, u64)> {
+pub(crate) fn stream_file_sizes(folder: &Path) -> Vec<(String, u64)> {
     let entries = fs::read_dir(folder).expect("a folder").flatten();
     let sized = entries.filter_map(|entry| {
         let name = entry.file_name().into_string().ok()?;

@@ -16,14 +16,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use kernel_test::{KernelTest, sizes_of};
-use tracefs::Caller;
+use kernel_test::{KernelTest, stream_file_sizes};
+use tracefs::CallingProcess;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{has, lossy_text};
 
 /// Returns true if there are this many entries and exits of calls: also through the 32-bit system
 /// call table, where the kernel has one.
-fn are_calls(events: &serde_json::Value, count: u64) -> bool {
+fn is_call_event_count(events: &serde_json::Value, count: u64) -> bool {
     events.as_u64().is_some_and(|events| events == count || events == 2 * count)
 }
 
@@ -41,7 +41,7 @@ fn a_session_records_the_kernel_beside_programs() {
     // Others may call it, too, with numbers of their own.
     assert!(number("recorded") >= 2000, "{kernel}");
     assert_eq!((number("lost"), number("overwritten")), (0, 0), "{kernel}");
-    assert!(are_calls(&kernel["events"], 2), "{kernel}");
+    assert!(is_call_event_count(&kernel["events"], 2), "{kernel}");
     assert!(number("memory-bytes") > 1 << 20, "{kernel}");
     let shown = test.ok("session status k").0;
     assert!(shown.contains("\nkernel: discards what finds no room\n"), "{shown}");
@@ -96,7 +96,7 @@ fn clear_forgets_the_kernels_events_too() {
     test.ok("session create k --kernel syscalls:getpgid -o trace");
     test.calls(0..3000);
     test.ok("session clear k");
-    let kernel = || sizes_of(&test.fixture.path("trace/kernel"));
+    let kernel = || stream_file_sizes(&test.fixture.path("trace/kernel"));
     assert!(kernel().iter().all(|(_, size)| *size < 4096), "{:?}", kernel());
     test.calls(3000..3100);
     test.ok("session destroy k");
@@ -145,7 +145,7 @@ fn snapshots_have_the_kernels_events_as_far_as_the_programs() {
 #[test]
 fn a_snapshot_of_a_buffer_that_came_round_has_the_newest() {
     let Some(test) = KernelTest::new("ksession-round") else { return };
-    let mut caller = Caller::new(&test);
+    let mut caller = CallingProcess::new(&test);
     test.ok(&format!(
         "session create k --kernel syscalls:getpgid --flight-recorder --buffer-size 128K \
          -o flight --pid {}",
@@ -183,7 +183,7 @@ fn trace_files_of_the_kernel_are_bounded() {
     let kernel = test.status("k")["kernel"].clone();
     let number = |name: &str| kernel[name].as_u64().expect("a number");
     assert!(number("recorded") >= 100_000 && number("deleted") > 0, "{kernel}");
-    let sizes = sizes_of(&test.fixture.path("trace/kernel"));
+    let sizes = stream_file_sizes(&test.fixture.path("trace/kernel"));
     assert!(sizes.iter().all(|(_, size)| *size <= 128 << 10), "{sizes:?}");
     assert!(sizes.len() <= 2 * 4 * std::thread::available_parallelism().expect("CPUs").get());
     test.ok("session destroy k");
@@ -224,12 +224,12 @@ fn events_of_the_kernel_are_switched_on_and_off_while_it_records() {
         assert!(refused.contains(why), "{refused}");
     }
     assert_eq!(test.status("k")["kernel"]["spec"]["on"], before, "what is refused changes nothing");
-    assert!(are_calls(&test.status("k")["kernel"]["events"], 2));
+    assert!(is_call_event_count(&test.status("k")["kernel"]["events"], 2));
     // An exclusion is taken back.
     test.ok("event off k --kernel syscalls:sys_exit_getpgid");
-    assert!(are_calls(&test.status("k")["kernel"]["events"], 1));
+    assert!(is_call_event_count(&test.status("k")["kernel"]["events"], 1));
     test.ok("event off k --kernel !syscalls:sys_exit_getpgid");
-    assert!(are_calls(&test.status("k")["kernel"]["events"], 2));
+    assert!(is_call_event_count(&test.status("k")["kernel"]["events"], 2));
     let hint = test.ok("event on k task_rename --only").1;
     assert!(
         hint.contains("hint: kernel events of that name exist: --kernel 'task_rename'"),
@@ -354,7 +354,7 @@ fn a_saved_session_has_the_kernels_events() {
     test.ok("session load k.toml again");
     test.calls(0..10);
     let status = test.status("again");
-    assert!(are_calls(&status["kernel"]["events"], 1), "{status}");
+    assert!(is_call_event_count(&status["kernel"]["events"], 1), "{status}");
     test.ok("session destroy again");
     let folder = status["folder"].as_str().expect("a path").to_owned();
     let lines = test.lines(&folder);
@@ -565,7 +565,7 @@ fn exits_are_recorded_once_no_filter_keeps_all_of_them_out() {
 /// name of its own; all filters pass it. EXPECT each name once: by one program or the other.
 #[test]
 fn nothing_is_recorded_twice_or_missed_while_filters_change() {
-    const CHANGES: usize = 30;
+    const FILTER_CHANGES: usize = 30;
     let Some(test) = KernelTest::new("ksession-versions") else { return };
     let rename = "--kernel task:task_rename";
     // Buffers for a million events a second, for the time that a change takes.
@@ -589,7 +589,7 @@ fn nothing_is_recorded_twice_or_missed_while_filters_change() {
             number
         }
     });
-    for change in 0..CHANGES {
+    for change in 0..FILTER_CHANGES {
         let filter = ["newcomm == \"w*\"", "newcomm == \"w0*\""][change % 2];
         let mut on = test.command(&format!("event on k {rename} --filter"));
         is_changing.store(true, Ordering::Relaxed);
@@ -709,7 +709,7 @@ fn every_loss_of_the_kernels_events_is_in_some_packet() {
         assert_eq!(told, Some(lost.to_string()), "{kernel}\n{talk}\n{stats}");
         if has("babeltrace2") {
             let output = test.fixture.babeltrace(&test.fixture.path(&trace)).expect("it is there");
-            let said = trackway_tests::discarded_by_babeltrace(&lossy_text(&output.stderr));
+            let said = trackway_tests::babeltrace_discarded_events(&lossy_text(&output.stderr));
             assert_eq!(said, lost);
         }
         if passed_over > 0 && lost > passed_over {

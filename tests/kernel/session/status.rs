@@ -3,22 +3,22 @@
 
 use std::fs;
 
-use trackway_tests::steps::{is_running, send, wait_for};
+use trackway_tests::steps::{is_running, send_signal, wait_for};
 
 use super::kernel_test::KernelTest;
 
 /// Returns the line of `list` about a session.
-fn listed(test: &KernelTest, session: &str) -> String {
+fn session_list_line(test: &KernelTest, session: &str) -> String {
     let (list, _) = test.ok("session list");
     let line = list.lines().find(|line| line.starts_with(session));
     line.unwrap_or_else(|| panic!("no {session}: {list}")).to_owned()
 }
 
 /// Kills the recorder of a session; returns when the kernel has released all its objects.
-fn kill(test: &KernelTest, session: &str) {
+fn kill_recorder(test: &KernelTest, session: &str) {
     let pid = test.status(session)["pid"].as_u64().expect("a number");
     let pid = u32::try_from(pid).expect("a process id");
-    send(pid.cast_signed(), libc::SIGKILL);
+    send_signal(pid.cast_signed(), libc::SIGKILL);
     wait_for("the recorder to be gone", || !is_running(pid));
 }
 
@@ -41,7 +41,11 @@ fn the_summary_counts_kernel_events_too() {
     assert!(number_before(events, " recorded") >= 2000, "{status}");
     assert!(events.ends_with(" recorded, 0 lost, of the kernel"), "{status}");
     assert!(!status.contains("  only "), "{status}");
-    assert!(listed(&test, "alone").contains("  kernel  /"), "{}", listed(&test, "alone"));
+    assert!(
+        session_list_line(&test, "alone").contains("  kernel  /"),
+        "{}",
+        session_list_line(&test, "alone")
+    );
     test.ok("session destroy alone");
 
     test.ok("session create both --kernel syscalls:getpgid -o both");
@@ -51,7 +55,11 @@ fn the_summary_counts_kernel_events_too() {
     // Two of the program's with each call.
     assert!(number_before(events, " recorded") >= 4000, "{status}");
     assert!(events.ends_with(", of 1 process and the kernel"), "{status}");
-    assert!(listed(&test, "both").contains("  own,kernel  /"), "{}", listed(&test, "both"));
+    assert!(
+        session_list_line(&test, "both").contains("  own,kernel  /"),
+        "{}",
+        session_list_line(&test, "both")
+    );
 }
 
 /// RUN a change of contexts, of a session with channels and of one without. EXPECT a message that
@@ -104,8 +112,8 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
         test.calls(0..10);
     };
     begin("destroyed");
-    kill(&test, "k");
-    assert!(listed(&test, "k").contains(" dead "), "{}", listed(&test, "k"));
+    kill_recorder(&test, "k");
+    assert!(session_list_line(&test, "k").contains(" dead "), "{}", session_list_line(&test, "k"));
     let (_, talk) = test.ok("session list");
     assert!(!talk.contains("nothing of it is lost") && talk.contains("trackway recover"), "{talk}");
     assert!(!is_complete("destroyed"));
@@ -114,7 +122,7 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
     assert!(is_complete("destroyed"));
 
     begin("recovered");
-    kill(&test, "k");
+    kill_recorder(&test, "k");
     let (_, talk) = test.ok("recover");
     assert!(talk.contains("what was in buffers when the recorder was killed"), "{talk}");
     assert!(is_complete("recovered"));
@@ -123,10 +131,10 @@ fn a_killed_session_of_the_kernels_events_is_not_said_to_have_lost_nothing() {
 
     // By a session of its name, and by another one.
     begin("first");
-    kill(&test, "k");
+    kill_recorder(&test, "k");
     begin("second");
     assert!(is_complete("first"));
-    kill(&test, "k");
+    kill_recorder(&test, "k");
     test.ok("session create other --kernel-only --kernel syscalls:getpgid -o third");
     assert!(is_complete("second"));
 }

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 
-use trackway_tests::steps::{send, wait_for};
+use trackway_tests::steps::{send_signal, wait_for};
 use trackway_tests::{build_dir, has, lossy_text, report_skipped};
 
 use super::kernel_test::KernelTest;
@@ -15,29 +15,29 @@ use super::tracefs;
 const OTHER_USER: u32 = 65_534;
 /// Numbers of folders after which the recorder is suspended, of those that a snapshot opens or
 /// makes. The last folder is never reached.
-const STOPS: std::ops::RangeInclusive<usize> = 1..=6;
+const STOP_FOLDERS: std::ops::RangeInclusive<usize> = 1..=6;
 
 /// A folder of somebody's in which root's traces lie, and one of root's.
-struct Swapped {
+struct SwappedFolder {
     test: KernelTest,
     user_folder: PathBuf,
     victim: PathBuf,
 }
 
 /// A process that is ended with this.
-struct Ending(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ending {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         // strace then releases the process that it has stopped.
         if let Ok(pid) = i32::try_from(self.0.id()) {
-            send(pid, libc::SIGTERM);
+            send_signal(pid, libc::SIGTERM);
         }
         let _ = self.0.wait();
     }
 }
 
-impl Swapped {
+impl SwappedFolder {
     fn of(test: KernelTest) -> Option<Self> {
         if !has("strace") {
             report_skipped("strace is not installed");
@@ -104,7 +104,7 @@ impl Swapped {
             strace.args(["-e", "inject=pwrite64:error=ENOSPC"]);
         }
         strace.args(["-p", &pid.to_string()]).stderr(Stdio::null());
-        let strace = Ending(strace.spawn().expect("strace runs"));
+        let strace = ChildGuard(strace.spawn().expect("strace runs"));
         wait_for("strace", || {
             let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
             let tracer = format!("TracerPid:\t{}\n", strace.0.id());
@@ -125,7 +125,7 @@ impl Swapped {
         }
         let mut status = None;
         wait_for("a snapshot", || {
-            send(pid, libc::SIGCONT);
+            send_signal(pid, libc::SIGCONT);
             status = snapshot.try_wait().expect("a child");
             status.is_some()
         });
@@ -141,7 +141,7 @@ impl Swapped {
         strace.args(["-f", "-e", &format!("trace={call}"), "-o"]).arg(&log);
         strace.args(["-e", &format!("inject={call}:signal=SIGSTOP:when={stop}")]);
         strace.arg(build_dir().join("trackway")).args(line.split_whitespace());
-        let mut strace = Ending(strace.stderr(Stdio::null()).spawn().expect("strace runs"));
+        let mut strace = ChildGuard(strace.stderr(Stdio::null()).spawn().expect("strace runs"));
         let stopped = || -> Option<i32> {
             let log = fs::read_to_string(&log).unwrap_or_default();
             let line = log.lines().find(|line| line.contains("--- stopped by SIGSTOP ---"))?;
@@ -155,7 +155,7 @@ impl Swapped {
         let Some(pid) = stopped().filter(|_| !is_done) else { return false };
         self.swap(name);
         wait_for("its end", || {
-            send(pid, libc::SIGCONT);
+            send_signal(pid, libc::SIGCONT);
             strace.0.try_wait().expect("a child").is_some()
         });
         true
@@ -169,16 +169,16 @@ impl Swapped {
 fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
     for via in ["bpf", "tracefs"] {
         let made = if via == "bpf" { KernelTest::new } else { tracefs::tracefs_test };
-        let Some(swapped) = made("ksession-swapped").and_then(Swapped::of) else { return };
+        let Some(swapped) = made("ksession-swapped").and_then(SwappedFolder::of) else { return };
         let test = &swapped.test;
         let line = "--kernel syscalls:getpgid --kernel-only --flight-recorder -o flight";
         match via {
             "bpf" => drop(test.ok(&format!("session create k {line}"))),
-            _ => tracefs::create(test, line),
+            _ => tracefs::create_without_bpf(test, line),
         }
         test.calls(0..100);
         let (mut swaps, mut snapshots) = (0, 0);
-        for (stop, fails) in STOPS.flat_map(|stop| [(stop, false), (stop, true)]) {
+        for (stop, fails) in STOP_FOLDERS.flat_map(|stop| [(stop, false), (stop, true)]) {
             let (is_swapped, is_there) =
                 swapped.snapshot("session snapshot k -o theirs/snap", "snap", stop, fails);
             swapped.check_victim(&format!("{via}: stop {stop}, fails: {fails}"));
@@ -204,14 +204,14 @@ fn a_snapshot_goes_where_it_was_begun_and_takes_nothing_else_with_it() {
 /// puts a link meanwhile. EXPECT the same.
 #[test]
 fn a_sessions_snapshots_go_where_its_folder_is_now() {
-    let Some(swapped) = KernelTest::new("ksession-swapped-own").and_then(Swapped::of) else {
+    let Some(swapped) = KernelTest::new("ksession-swapped-own").and_then(SwappedFolder::of) else {
         return;
     };
     let test = &swapped.test;
     test.ok("session create k --kernel syscalls:getpgid --kernel-only --flight-recorder \
          -o theirs/flight");
     test.calls(0..100);
-    for (stop, fails) in STOPS.flat_map(|stop| [(stop, false), (stop, true)]) {
+    for (stop, fails) in STOP_FOLDERS.flat_map(|stop| [(stop, false), (stop, true)]) {
         let (is_swapped, _) = swapped.snapshot("session snapshot k", "flight", stop, fails);
         swapped.check_victim(&format!("stop {stop}, fails: {fails}"));
         if is_swapped {
@@ -237,10 +237,10 @@ fn recover_and_merge_touch_no_foreign_folder() {
     let printed = || test.command("print left").output().expect("it runs");
     wait_for("the events", || lossy_text(&printed().stdout).contains(" syscall_entry_getpgid: "));
     let pid = test.status("k")["pid"].as_u64().expect("a process id");
-    send(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
+    send_signal(i32::try_from(pid).expect("a process id"), libc::SIGKILL);
     let status = || test.command("session status k").output().expect("it runs");
     wait_for("its end", || !status().status.success());
-    let Some(swapped) = Swapped::of(test) else { return };
+    let Some(swapped) = SwappedFolder::of(test) else { return };
     let fixture = &swapped.test.fixture;
     let copy = |to: &Path| {
         let mut copy = fixture.command("cp");
@@ -250,7 +250,7 @@ fn recover_and_merge_touch_no_foreign_folder() {
     let trace = swapped.user_folder.join("trace");
     fs::remove_dir_all(&swapped.victim).expect("ours");
     copy(&swapped.victim);
-    let before = contents(&swapped.victim);
+    let before = read_folder_tree(&swapped.victim);
     let mut swaps = 0;
     for call in ["flock", "ftruncate", "rename"] {
         for stop in 1..=3 {
@@ -259,15 +259,15 @@ fn recover_and_merge_touch_no_foreign_folder() {
                 swaps += 1;
                 swapped.swap_back("trace");
             }
-            assert!(contents(&swapped.victim) == before, "{call} {stop}");
+            assert!(read_folder_tree(&swapped.victim) == before, "{call} {stop}");
             fs::remove_dir_all(&trace).expect("a trace");
         }
     }
     assert!(swaps > 0, "recovered");
     swapped.test.ok("recover left");
-    for stop in STOPS {
+    for stop in STOP_FOLDERS {
         let is_swapped = swapped.run("merge left -o theirs/out", "out", ("mkdir,mkdirat", stop));
-        assert!(contents(&swapped.victim) == before, "merged: {stop}");
+        assert!(read_folder_tree(&swapped.victim) == before, "merged: {stop}");
         if is_swapped {
             swaps += 1;
             swapped.swap_back("out");
@@ -278,8 +278,8 @@ fn recover_and_merge_touch_no_foreign_folder() {
 }
 
 /// Returns all paths below a folder, with the contents of files.
-fn contents(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
-    let all = Swapped::all_in(folder).into_iter();
+fn read_folder_tree(folder: &Path) -> Vec<(PathBuf, Option<Vec<u8>>)> {
+    let all = SwappedFolder::all_in(folder).into_iter();
     all.map(|path| (path.clone(), fs::read(path).ok())).collect()
 }
 
@@ -301,7 +301,7 @@ fn a_recording_without_open_files_leaves_nothing() {
         } else {
             failed += 1;
             let talk = lossy_text(&output.stderr);
-            let left = new.exists().then(|| Swapped::all_in(&new));
+            let left = new.exists().then(|| SwappedFolder::all_in(&new));
             assert_eq!(left, None, "{limit} open files: {talk}");
         }
     }

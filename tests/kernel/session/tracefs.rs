@@ -6,11 +6,11 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 
-use trackway_tests::cgroup::Group;
+use trackway_tests::cgroup::TestCgroup;
 use trackway_tests::steps::wait_for;
 use trackway_tests::{build_dir, has, lossy_text, report_skipped};
 
-use super::kernel_test::{KernelTest, sizes_of};
+use super::kernel_test::{KernelTest, stream_file_sizes};
 
 /// Makes a fixture, if sessions are possible there without BPF.
 pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
@@ -27,13 +27,13 @@ pub(crate) fn tracefs_test(name: &str) -> Option<KernelTest> {
 }
 
 /// A process that makes calls on request.
-pub(crate) struct Caller {
+pub(crate) struct CallingProcess {
     shell: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
 }
 
-impl Caller {
+impl CallingProcess {
     pub(crate) fn new(test: &KernelTest) -> Self {
         const SCRIPT: &str = "while read count first; do \"$0\" $count $(($1 + first)); echo; done";
         let mut shell = test.fixture.command("sh");
@@ -57,7 +57,7 @@ impl Caller {
     }
 }
 
-impl Drop for Caller {
+impl Drop for CallingProcess {
     fn drop(&mut self) {
         let _ = self.shell.kill();
         let _ = self.shell.wait();
@@ -65,9 +65,9 @@ impl Drop for Caller {
 }
 
 /// A process that ends with this.
-struct Ended(Child);
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -76,7 +76,7 @@ impl Drop for Ended {
 
 /// Returns the words of a shell, after `capsh`, for `trackway session create k LINE` without the
 /// right to use BPF.
-fn creating(line: &str) -> [String; 4] {
+fn create_arguments(line: &str) -> [String; 4] {
     let trackway = build_dir().join("trackway");
     let command = format!("{} session create k {line}", trackway.display());
     let drop = "--drop=cap_bpf,cap_perfmon,cap_sys_admin";
@@ -84,8 +84,8 @@ fn creating(line: &str) -> [String; 4] {
 }
 
 /// Makes that session.
-pub(crate) fn create(test: &KernelTest, line: &str) {
-    let output = test.fixture.command("capsh").args(creating(line)).output();
+pub(crate) fn create_without_bpf(test: &KernelTest, line: &str) {
+    let output = test.fixture.command("capsh").args(create_arguments(line)).output();
     let output = output.expect("capsh runs");
     assert!(output.status.success(), "{}", lossy_text(&output.stderr));
     let said = test.status("k")["notices"].to_string();
@@ -98,9 +98,9 @@ pub(crate) fn create(test: &KernelTest, line: &str) {
 #[test]
 fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     let Some(test) = tracefs_test("ksession-tracefs") else { return };
-    let mut caller = Caller::new(&test);
+    let mut caller = CallingProcess::new(&test);
     let pid = caller.pid();
-    create(
+    create_without_bpf(
         &test,
         &format!(
             "--kernel syscalls:getpgid --filter 'syscalls:sys_enter_getpgid: count() >= 0' \
@@ -122,7 +122,7 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     assert!(kernel["memory-bytes"].as_u64() > Some(1 << 20), "{kernel}");
     test.ok("session start k");
     test.ok("session clear k");
-    assert!(sizes_of(&test.fixture.path("trace/kernel")).is_empty());
+    assert!(stream_file_sizes(&test.fixture.path("trace/kernel")).is_empty());
     caller.calls(200..20_200);
     test.ok("event off k --kernel sys_exit_getpgid");
     caller.calls(20_200..20_210);
@@ -131,7 +131,7 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
     assert_eq!(test.status("k")["kernel"]["events"], 4);
     let talk = test.ok("session destroy k").1;
     assert!(talk.contains("made room for newer ones"), "{talk}");
-    let files = sizes_of(&test.fixture.path("trace/kernel"));
+    let files = stream_file_sizes(&test.fixture.path("trace/kernel"));
     assert!(!files.is_empty() && files.iter().all(|(_, size)| *size <= 64 << 10), "{files:?}");
     let lines = test.lines("trace");
     let numbers = test.numbers(&lines);
@@ -155,9 +155,9 @@ fn a_session_by_tracefs_stops_starts_clears_changes_and_says_how_it_goes() {
 #[test]
 fn snapshots_by_tracefs_have_what_is_in_the_buffers() {
     let Some(test) = tracefs_test("ksession-tracefs-flight") else { return };
-    let mut caller = Caller::new(&test);
+    let mut caller = CallingProcess::new(&test);
     let options = "--kernel syscalls:getpgid --flight-recorder --buffer-size 128K -o flight --pid";
-    create(&test, &format!("{options} {}", caller.pid()));
+    create_without_bpf(&test, &format!("{options} {}", caller.pid()));
     caller.calls(0..200);
     test.ok("session snapshot k");
     caller.calls(200..500);
@@ -199,7 +199,7 @@ fn filters_by_tracefs_change_while_it_records() {
             true => format!("{line} flight --flight-recorder"),
             false => format!("{line} trace"),
         };
-        create(&test, &line);
+        create_without_bpf(&test, &line);
         let entry = "syscalls:sys_enter_getpgid";
         let seven = format!("pid == {}", first + 7);
         assert!(on(entry, &seven).status.success());
@@ -249,7 +249,7 @@ fn filters_by_tracefs_change_while_it_records() {
 #[test]
 fn a_follower_of_a_session_by_tracefs_shows_its_events() {
     let Some(test) = tracefs_test("ksession-tracefs-follow") else { return };
-    create(&test, "--kernel syscalls:getpgid -o trace");
+    create_without_bpf(&test, "--kernel syscalls:getpgid -o trace");
     let shown = test.fixture.path("shown");
     let mut follow = test.command("print --follow k");
     follow.stdout(fs::File::create(&shown).expect("a file"));
@@ -287,7 +287,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
                   head -c 1500000 /dev/zero >disk/ballast; \
                   \"$@\"; cp -r disk/trace left; read line";
     let mut inside = test.fixture.command("unshare");
-    inside.args(["-m", "sh", "-c", script, "sh", "capsh"]).args(creating(
+    inside.args(["-m", "sh", "-c", script, "sh", "capsh"]).args(create_arguments(
         "--foreground --kernel-only --kernel syscalls:getpgid --buffer-size 128K -o disk/trace",
     ));
     inside.stdin(Stdio::piped()).stderr(Stdio::piped());
@@ -349,7 +349,7 @@ fn a_full_disk_by_tracefs_is_waited_out_and_leaves_a_trace_that_is_marked() {
 }
 
 /// Returns the folder of the session's instance.
-fn instance(test: &KernelTest) -> PathBuf {
+fn find_instance(test: &KernelTest) -> PathBuf {
     let recorder = test.status("k")["pid"].as_u64().expect("a process id");
     let instances = fs::read_dir("/sys/kernel/tracing/instances").expect("instances").flatten();
     let ours = format!("trackway-{recorder}-");
@@ -362,10 +362,13 @@ fn instance(test: &KernelTest) -> PathBuf {
 #[test]
 fn programs_started_into_another_cgroup_are_left_out() {
     let Some(test) = tracefs_test("ksession-tracefs-stranger") else { return };
-    let Some(group) = Group::new("tracefs-stranger") else { return };
+    let Some(group) = TestCgroup::new("tracefs-stranger") else { return };
     let program = test.fixture.compile_file("kernel/stranger.c", false, &[]);
-    create(&test, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
-    let instance = instance(&test);
+    create_without_bpf(
+        &test,
+        &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()),
+    );
+    let instance = find_instance(&test);
     let says = |list: &str, pid: u32| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");
         list.lines().any(|line| line.trim() == pid.to_string())
@@ -375,7 +378,7 @@ fn programs_started_into_another_cgroup_are_left_out() {
         format!("{} && read go && exec {} {elsewhere}", group.enter(""), program.display());
     let mut member = test.fixture.command("sh");
     member.args(["-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut member = Ended(member.spawn().expect("a shell"));
+    let mut member = ChildGuard(member.spawn().expect("a shell"));
     let pid = member.0.id();
     wait_for("the member is followed", || says("set_event_pid", pid));
     let mut input = member.0.stdin.take().expect("a pipe");
@@ -401,12 +404,15 @@ fn programs_started_into_another_cgroup_are_left_out() {
 #[test]
 fn a_session_by_tracefs_follows_who_comes_into_a_cgroup_and_goes() {
     let Some(test) = tracefs_test("ksession-tracefs-cgroup") else { return };
-    let Some(group) = Group::new("tracefs-follow") else { return };
-    let (mut member, mut comer) = (Caller::new(&test), Caller::new(&test));
+    let Some(group) = TestCgroup::new("tracefs-follow") else { return };
+    let (mut member, mut comer) = (CallingProcess::new(&test), CallingProcess::new(&test));
     let pid = comer.pid();
     group.take(member.pid(), "below");
-    create(&test, &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()));
-    let instance = instance(&test);
+    create_without_bpf(
+        &test,
+        &format!("--kernel syscalls:getpgid --cgroup {} -o trace", group.path()),
+    );
+    let instance = find_instance(&test);
     // What the kernel's own lists say.
     let says = |list: &str| {
         let list = fs::read_to_string(instance.join(list)).expect("a list");

@@ -16,15 +16,16 @@ use trackway_tests::steps::wait_for;
 use trackway_tests::{Fixture, build_dir, has, is_root, report_skipped, source_dir};
 
 /// Programs that it is made of, or with.
-const NEEDED: [&str; 7] = ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
+const NEEDED_PROGRAMS: [&str; 7] =
+    ["bash", "cc", "dbus-daemon", "make", "nsenter", "setpriv", "unshare"];
 /// Files of systemd and PAM that a machine needs.
-const SYSTEMD: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/systemd"];
+const SYSTEMD_FILES: [&str; 2] = ["/usr/lib/systemd/systemd", "/usr/share/pam-configs/systemd"];
 /// Longest that a command in it takes, in seconds.
-const PATIENCE: &str = "60";
+const COMMAND_SECONDS_MAX: &str = "60";
 
 /// The recorded program: `myapp count N` emits N events with the numbers from 0, `myapp serve`
 /// emits until it is ended.
-const MYAPP: &str = r#"
+const MYAPP_SOURCE: &str = r#"
 #include <stdlib.h>
 #include <string.h>
 #include <trackway/trackway.h>
@@ -42,14 +43,14 @@ int main(int count, char **arguments)
 "#;
 
 /// Returns the reason for which there can be no machine here, if there is one.
-fn hindrance() -> Option<String> {
+fn missing_prerequisite() -> Option<String> {
     if !is_root() {
         return Some("not root: systemd needs namespaces".into());
     }
-    if let Some(program) = NEEDED.into_iter().find(|program| !has(program)) {
+    if let Some(program) = NEEDED_PROGRAMS.into_iter().find(|program| !has(program)) {
         return Some(format!("{program} is not installed"));
     }
-    if let Some(file) = SYSTEMD.into_iter().find(|file| !Path::new(file).exists()) {
+    if let Some(file) = SYSTEMD_FILES.into_iter().find(|file| !Path::new(file).exists()) {
         return Some(format!("{file} is not installed"));
     }
     if !Path::new("/bin").is_symlink() {
@@ -68,13 +69,13 @@ fn hindrance() -> Option<String> {
 }
 
 /// Packages and files that all machines share.
-struct Installed {
+struct SharedFiles {
     fixture: Fixture,
 }
 
-impl Installed {
+impl SharedFiles {
     fn get() -> Arc<Self> {
-        static LAST: Mutex<Weak<Installed>> = Mutex::new(Weak::new());
+        static LAST: Mutex<Weak<SharedFiles>> = Mutex::new(Weak::new());
         let mut last = LAST.lock().expect("it was installed the last time, too");
         if let Some(installed) = last.upgrade() {
             return installed;
@@ -87,7 +88,7 @@ impl Installed {
         make.arg(format!("BUILD={}", build_dir().display()));
         let output = make.output().expect("make runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let program = fixture.compile("myapp", MYAPP, true, &["-Wl,-rpath,/usr/local/lib"]);
+        let program = fixture.compile("myapp", MYAPP_SOURCE, true, &["-Wl,-rpath,/usr/local/lib"]);
         let there = fixture.path("usr/local/bin/myapp");
         fs::copy(program, there).expect("the program is installed");
         let installed = Arc::new(Self { fixture });
@@ -102,18 +103,18 @@ pub(crate) struct Machine {
     /// Its systemd, as it is called outside.
     pid: u32,
     messages: PathBuf,
-    _installed: Arc<Installed>,
+    _installed: Arc<SharedFiles>,
     _fixture: Fixture,
 }
 
 impl Machine {
     /// Starts a machine; returns `None`, after printing the reason, where that is impossible.
     pub(crate) fn start(name: &str) -> Option<Self> {
-        if let Some(because) = hindrance() {
+        if let Some(because) = missing_prerequisite() {
             report_skipped(&because);
             return None;
         }
-        let installed = Installed::get();
+        let installed = SharedFiles::get();
         let fixture = Fixture::new(&format!("systemd-{name}"));
         let root = fixture.path("root");
         fs::create_dir(&root).expect("a folder");
@@ -144,7 +145,13 @@ impl Machine {
     /// services.
     fn command(&self, script: &str) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--signal=KILL", PATIENCE, "nsenter", "--target", &self.pid.to_string()]);
+        command.args([
+            "--signal=KILL",
+            COMMAND_SECONDS_MAX,
+            "nsenter",
+            "--target",
+            &self.pid.to_string(),
+        ]);
         command.args(["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"]);
         command.args(["--wd", "env", "-i", "HOME=/root", "PAGER=", "SYSTEMD_COLORS=0"]);
         command.arg("PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin");

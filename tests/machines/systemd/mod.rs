@@ -6,13 +6,13 @@ mod machine;
 use machine::Machine;
 
 /// The unit of session web, and where its traces are.
-const WEB: &str = "trackway-session@web.service";
-const TRACES: &str = "/var/lib/trackway";
+const WEB_UNIT: &str = "trackway-session@web.service";
+const TRACES_FOLDER: &str = "/var/lib/trackway";
 /// Configuration of the session: the events that it records.
-const FILE: &str = "[[channel]]\non = [\"myapp:*\"]\n";
+const SESSION_CONFIG: &str = "[[channel]]\non = [\"myapp:*\"]\n";
 
 /// Returns the traces of session web in a folder, the oldest first.
-fn traces(machine: &Machine, folder: &str) -> Vec<String> {
+fn list_traces(machine: &Machine, folder: &str) -> Vec<String> {
     let listed = machine.ok(&format!("ls -d {folder}/trackway-web-*"));
     listed.lines().map(str::to_owned).collect()
 }
@@ -23,35 +23,35 @@ fn traces(machine: &Machine, folder: &str) -> Vec<String> {
 #[test]
 fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
     let Some(machine) = Machine::start("unit") else { return };
-    machine.session("web", FILE);
-    let after = format!("[Unit]\nAfter={WEB}\n[Service]\nType=oneshot\n");
+    machine.session("web", SESSION_CONFIG);
+    let after = format!("[Unit]\nAfter={WEB_UNIT}\n[Service]\nType=oneshot\n");
     machine.service("app", &format!("{after}ExecStart=/usr/local/bin/myapp count 1000\n"));
-    machine.ok(&format!("systemctl enable {WEB}; systemctl start {WEB} app"));
-    assert_eq!(machine.property(WEB, "ActiveState"), "active");
-    let status = machine.property(WEB, "StatusText");
-    assert!(status.starts_with(&format!("session web records into {TRACES}/")), "{status}");
+    machine.ok(&format!("systemctl enable {WEB_UNIT}; systemctl start {WEB_UNIT} app"));
+    assert_eq!(machine.property(WEB_UNIT, "ActiveState"), "active");
+    let status = machine.property(WEB_UNIT, "StatusText");
+    assert!(status.starts_with(&format!("session web records into {TRACES_FOLDER}/")), "{status}");
     assert!(machine.ok("trackway doctor; true").contains("systemd can start them"));
     // The unit's restrictions are in effect.
-    let recorder = machine.property(WEB, "MainPID");
+    let recorder = machine.property(WEB_UNIT, "MainPID");
     machine.ok(&format!("grep -q 'NoNewPrivs:.1' /proc/{recorder}/status"));
     machine.ok(&format!("grep -q 'Seccomp:.2' /proc/{recorder}/status"));
-    machine.ok(&format!("systemctl stop {WEB}"));
-    assert_eq!(machine.property(WEB, "Result"), "success");
-    let first = traces(&machine, TRACES);
+    machine.ok(&format!("systemctl stop {WEB_UNIT}"));
+    assert_eq!(machine.property(WEB_UNIT, "Result"), "success");
+    let first = list_traces(&machine, TRACES_FOLDER);
     assert_eq!(first.len(), 1);
     assert_eq!(machine.numbers(&first[0]), (0..1000).collect::<Vec<_>>());
-    assert_eq!(machine.ok(&format!("stat -c %a {TRACES} {}", first[0])), "700\n700\n");
+    assert_eq!(machine.ok(&format!("stat -c %a {TRACES_FOLDER} {}", first[0])), "700\n700\n");
     let summary = "1,000 events recorded, 0 lost, 1 process";
-    let journal = || machine.ok(&format!("journalctl --no-pager -o cat -u {WEB}"));
+    let journal = || machine.ok(&format!("journalctl --no-pager -o cat -u {WEB_UNIT}"));
     trackway_tests::steps::wait_for("the journal", || journal().contains(summary));
     assert_eq!(journal().matches(summary).count(), 1, "{}", journal());
     // As at the next start of the machine.
     machine.ok("systemctl isolate bare.target; systemctl default");
-    machine.wait(&format!("systemctl is-active {WEB}"));
-    machine.ok(&format!("myapp count 10; trackway session destroy web; test -d {TRACES}"));
-    machine.wait(&format!("systemctl show -p ActiveState {WEB} | grep -q inactive"));
-    assert_eq!(machine.property(WEB, "Result"), "success", "ended by hand");
-    let second = traces(&machine, TRACES);
+    machine.wait(&format!("systemctl is-active {WEB_UNIT}"));
+    machine.ok(&format!("myapp count 10; trackway session destroy web; test -d {TRACES_FOLDER}"));
+    machine.wait(&format!("systemctl show -p ActiveState {WEB_UNIT} | grep -q inactive"));
+    assert_eq!(machine.property(WEB_UNIT, "Result"), "success", "ended by hand");
+    let second = list_traces(&machine, TRACES_FOLDER);
     assert_eq!((second.len(), &second[0]), (2, &first[0]));
     assert_eq!(machine.numbers(&second[1]).len(), 10);
 }
@@ -61,19 +61,19 @@ fn a_session_records_from_its_start_to_its_stop_and_comes_with_the_machine() {
 #[test]
 fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     let Some(machine) = Machine::start("killed") else { return };
-    machine.session("web", FILE);
+    machine.session("web", SESSION_CONFIG);
     machine.service("app", "[Service]\nExecStart=/usr/local/bin/myapp serve\n");
-    machine.ok(&format!("systemctl start {WEB}; systemctl start app"));
+    machine.ok(&format!("systemctl start {WEB_UNIT}; systemctl start app"));
     machine.wait_more("web", 100);
-    let recorder = machine.property(WEB, "MainPID");
+    let recorder = machine.property(WEB_UNIT, "MainPID");
     let before = machine.recorded("web");
-    machine.ok(&format!("systemctl kill --signal=KILL {WEB}"));
-    machine.wait(&format!("systemctl show -p NRestarts {WEB} | grep -q =1"));
-    machine.wait(&format!("systemctl is-active {WEB}"));
-    assert_ne!(machine.property(WEB, "MainPID"), recorder);
+    machine.ok(&format!("systemctl kill --signal=KILL {WEB_UNIT}"));
+    machine.wait(&format!("systemctl show -p NRestarts {WEB_UNIT} | grep -q =1"));
+    machine.wait(&format!("systemctl is-active {WEB_UNIT}"));
+    assert_ne!(machine.property(WEB_UNIT, "MainPID"), recorder);
     machine.wait_more("web", 100);
-    machine.ok(&format!("systemctl stop app {WEB}"));
-    let traces = traces(&machine, TRACES);
+    machine.ok(&format!("systemctl stop app {WEB_UNIT}"));
+    let traces = list_traces(&machine, TRACES_FOLDER);
     assert_eq!(traces.len(), 2);
     let [first, second] = [&traces[0], &traces[1]].map(|trace| machine.numbers(trace));
     let last = *first.last().expect("events");
@@ -81,7 +81,7 @@ fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
     assert!(u64::from(last) + 1 >= before && second.len() >= 100);
     assert!(second[0] > last, "each event once");
     assert_eq!(second, (second[0]..=*second.last().expect("events")).collect::<Vec<_>>());
-    let journal = machine.ok(&format!("journalctl --no-pager -o cat -u {WEB}"));
+    let journal = machine.ok(&format!("journalctl --no-pager -o cat -u {WEB_UNIT}"));
     assert!(journal.contains(&format!("recovered {}, whose recorder was killed", traces[0])));
 }
 
@@ -91,7 +91,7 @@ fn a_killed_recorder_comes_back_and_what_it_had_in_memory_is_written() {
 fn a_session_that_cannot_begin_fails_and_says_why() {
     let Some(machine) = Machine::start("refused") else { return };
     machine.session("bad", "[[chanel]]\n");
-    machine.session("place", &format!("output = \"/proc/none\"\n{FILE}"));
+    machine.session("place", &format!("output = \"/proc/none\"\n{SESSION_CONFIG}"));
     for (name, why) in [
         ("bad", "unknown field `chanel`"),
         ("place", "/proc/none"),
@@ -118,31 +118,32 @@ fn a_session_that_cannot_begin_fails_and_says_why() {
 /// except those of the service that has a /dev/shm of its own.
 #[test]
 fn services_that_are_locked_in_are_recorded() {
-    const STRICT: &str = "NoNewPrivileges=yes\nMemoryDenyWriteExecute=yes\nPrivateDevices=yes\n\
+    const STRICT_SERVICE: &str = "NoNewPrivileges=yes\nMemoryDenyWriteExecute=yes\n\
+        PrivateDevices=yes\n\
         PrivateIPC=yes\nPrivateTmp=yes\nPrivateNetwork=yes\nPrivateUsers=yes\nProtectHome=yes\n\
         ProtectSystem=strict\nProtectProc=invisible\nProcSubset=pid\nRestrictNamespaces=yes\n\
         RestrictAddressFamilies=none\nCapabilityBoundingSet=\nLockPersonality=yes\n\
         SystemCallArchitectures=native\nSystemCallFilter=@system-service\n";
     let Some(machine) = Machine::start("locked-in") else { return };
     let filter = "filters = [\"number >= 500\"]\n";
-    machine.session("web", &format!("users = [\"root\", \"alice\"]\n{FILE}{filter}"));
-    machine.ok(&format!("systemctl start {WEB}"));
+    machine.session("web", &format!("users = [\"root\", \"alice\"]\n{SESSION_CONFIG}{filter}"));
+    machine.ok(&format!("systemctl start {WEB_UNIT}"));
     for (user, more, events) in [
-        ("root", STRICT, 500),
-        ("alice", STRICT, 500),
+        ("root", STRICT_SERVICE, 500),
+        ("alice", STRICT_SERVICE, 500),
         ("root", "TemporaryFileSystem=/dev/shm\n", 0),
     ] {
         let service = format!("[Service]\nType=oneshot\nUser={user}\n{more}");
         machine.service("app", &format!("{service}ExecStart=/usr/local/bin/myapp count 1000\n"));
         machine.ok("systemctl start app");
         machine.ok("trackway session stop web");
-        let trace = &traces(&machine, TRACES)[0];
+        let trace = &list_traces(&machine, TRACES_FOLDER)[0];
         let found = machine.numbers(trace);
         assert_eq!(found, (1000 - events..1000).collect::<Vec<u32>>(), "{user}: {more}");
         machine.ok("trackway session clear web; trackway session start web");
     }
-    machine.ok(&format!("systemctl stop {WEB}"));
-    assert_eq!(machine.property(WEB, "Result"), "success");
+    machine.ok(&format!("systemctl stop {WEB_UNIT}"));
+    assert_eq!(machine.property(WEB_UNIT, "Result"), "success");
 }
 
 /// RUN a user's own unit; logout without and with lingering. EXPECT that the trace is complete
@@ -153,14 +154,14 @@ fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     machine.has_logins();
     let shown = machine.logs_in(&format!(
         "mkdir -p .config/trackway; printf '{}' >.config/trackway/web.toml\n\
-         systemctl --user enable --quiet --now {WEB}\n\
-         myapp count 1000; systemctl --user show -p StatusText {WEB}",
-        FILE.replace('\n', "\\n")
+         systemctl --user enable --quiet --now {WEB_UNIT}\n\
+         myapp count 1000; systemctl --user show -p StatusText {WEB_UNIT}",
+        SESSION_CONFIG.replace('\n', "\\n")
     ));
     let folder = shown.lines().find_map(|line| line.split_once("records into ")).expect("a folder");
     let folder = folder.1.rsplit_once('/').expect("a path").0;
     machine.wait_logged_out();
-    assert_eq!(machine.numbers(&traces(&machine, folder)[0]), (0..1000).collect::<Vec<_>>());
+    assert_eq!(machine.numbers(&list_traces(&machine, folder)[0]), (0..1000).collect::<Vec<_>>());
 
     machine.ok("loginctl enable-linger alice");
     machine.wait("test -S /run/user/2000/trackway/web.sock");
@@ -169,7 +170,7 @@ fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
     let ask = "TRACKWAY_RUN_DIR=/run/user/2000/trackway trackway session";
     machine.wait(&format!("{ask} status web | grep -q '10 recorded'"));
     machine.ok(&format!("{ask} destroy web"));
-    assert_eq!(machine.numbers(&traces(&machine, folder)[1]).len(), 10);
+    assert_eq!(machine.numbers(&list_traces(&machine, folder)[1]).len(), 10);
 }
 
 /// RUN a session of root's over a user's service; the user logs in, and out, upon which systemd
@@ -179,9 +180,9 @@ fn a_user_s_session_ends_whole_with_the_logout_or_lingers() {
 fn a_window_that_a_logout_removes_ends_no_recording() {
     let Some(machine) = Machine::start("remove-ipc") else { return };
     machine.has_logins();
-    machine.session("web", &format!("users = [\"alice\"]\n{FILE}"));
+    machine.session("web", &format!("users = [\"alice\"]\n{SESSION_CONFIG}"));
     machine.service("app", "[Service]\nUser=alice\nExecStart=/usr/local/bin/myapp serve\n");
-    machine.ok(&format!("systemctl start {WEB}; systemctl start app"));
+    machine.ok(&format!("systemctl start {WEB_UNIT}; systemctl start app"));
     machine.wait_more("web", 100);
     machine.logs_in("ls /dev/shm/trackway-2000-*");
     machine.wait_logged_out();
@@ -190,9 +191,9 @@ fn a_window_that_a_logout_removes_ends_no_recording() {
     machine.ok("systemctl restart app");
     machine.wait("ls /dev/shm/trackway-2000-*");
     machine.wait("trackway session status web | grep -q 'user 2000 is recorded, too'");
-    let trace = &traces(&machine, TRACES)[0];
+    let trace = &list_traces(&machine, TRACES_FOLDER)[0];
     machine.wait(&format!("trackway print {trace}/ust/uid/2000/64-bit-2 | grep -q myapp:request"));
-    machine.ok(&format!("systemctl stop app {WEB}"));
+    machine.ok(&format!("systemctl stop app {WEB_UNIT}"));
     let first = machine.numbers(&format!("{trace}/ust/uid/2000/64-bit"));
     assert_eq!(first, (0..first.len() as u32).collect::<Vec<_>>());
     let second = machine.numbers(&format!("{trace}/ust/uid/2000/64-bit-2"));

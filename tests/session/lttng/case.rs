@@ -5,23 +5,23 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 /// Field with the number of the emission; no filter uses it.
-pub(crate) const TIME: &str = "case_time";
+pub(crate) const TIME_FIELD: &str = "case_time";
 
 /// A case that has answers.
 #[derive(Debug)]
-pub(crate) struct Case {
+pub(crate) struct FilterCase {
     /// The file's name, without its ending.
     pub(crate) name: String,
     pub(crate) filter: String,
     pub(crate) answers: Vec<bool>,
-    pub(crate) fields: Vec<Field>,
+    pub(crate) fields: Vec<CaseField>,
     /// True if it has contexts whose values it prescribes.
     pub(crate) has_contexts: bool,
 }
 
 /// A field, from the file's line.
 #[derive(Debug)]
-pub(crate) struct Field {
+pub(crate) struct CaseField {
     pub(crate) name: String,
     /// Words of its type.
     pub(crate) of: Vec<String>,
@@ -30,22 +30,22 @@ pub(crate) struct Field {
 }
 
 /// Returns all cases with answers, in the order of their names.
-pub(crate) fn all(folder: &Path) -> Vec<Case> {
-    let mut cases: Vec<Case> = std::fs::read_dir(folder)
+pub(crate) fn read_cases(folder: &Path) -> Vec<FilterCase> {
+    let mut cases: Vec<FilterCase> = std::fs::read_dir(folder)
         .expect("the cases")
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "txt"))
         .filter_map(|entry| {
             let name = entry.path().file_stem()?.to_str()?.to_owned();
-            read(name, &std::fs::read_to_string(entry.path()).expect("a case"))
+            parse_case(name, &std::fs::read_to_string(entry.path()).expect("a case"))
         })
         .collect();
     cases.sort_by(|a, b| a.name.cmp(&b.name));
     cases
 }
 
-fn read(name: String, text: &str) -> Option<Case> {
-    let mut case = Case {
+fn parse_case(name: String, text: &str) -> Option<FilterCase> {
+    let mut case = FilterCase {
         name,
         filter: String::new(),
         answers: Vec::new(),
@@ -57,7 +57,7 @@ fn read(name: String, text: &str) -> Option<Case> {
         match word {
             "filter" => case.filter = rest.to_owned(),
             "answer" => case.answers = rest.split(' ').map(|answer| answer == "true").collect(),
-            "field" => case.fields.push(field(rest)),
+            "field" => case.fields.push(parse_field(rest)),
             "context" | "app" => case.has_contexts = true,
             _ => {}
         }
@@ -65,15 +65,15 @@ fn read(name: String, text: &str) -> Option<Case> {
     (!case.answers.is_empty()).then_some(case)
 }
 
-fn field(line: &str) -> Field {
+fn parse_field(line: &str) -> CaseField {
     let (declared, values) = line.split_once(" =").expect("a value");
     let mut words = declared.split_whitespace().map(str::to_owned);
     let name = words.next().expect("a name");
     let values = values.split(" | ").map(|value| value.trim().to_owned()).collect();
-    Field { name, of: words.collect(), values }
+    CaseField { name, of: words.collect(), values }
 }
 
-impl Field {
+impl CaseField {
     /// Returns its type's words.
     pub(crate) fn words(&self) -> Vec<&str> {
         self.of.iter().map(String::as_str).collect()
@@ -214,7 +214,7 @@ fn c_string(text: &str) -> String {
 }
 
 /// Returns the provider of these cases' events: an event for each, named like the case.
-pub(crate) fn provider(cases: &[&Case]) -> String {
+pub(crate) fn provider_source(cases: &[&FilterCase]) -> String {
     let mut text = String::from(
         "#undef LTTNG_UST_TRACEPOINT_PROVIDER\n#define LTTNG_UST_TRACEPOINT_PROVIDER cases\n\
          #undef LTTNG_UST_TRACEPOINT_INCLUDE\n#define LTTNG_UST_TRACEPOINT_INCLUDE \"./cases.h\"\n\
@@ -225,7 +225,7 @@ pub(crate) fn provider(cases: &[&Case]) -> String {
     for case in cases {
         let members: String =
             case.fields.iter().map(|field| field.declared(&case.name).1 + " ").collect();
-        let _ = writeln!(text, "struct case_{} {{ {members}uint32_t {TIME}; }};", case.name);
+        let _ = writeln!(text, "struct case_{} {{ {members}uint32_t {TIME_FIELD}; }};", case.name);
     }
     text += "#endif\n";
     for case in cases {
@@ -237,14 +237,14 @@ pub(crate) fn provider(cases: &[&Case]) -> String {
             text,
             "LTTNG_UST_TRACEPOINT_EVENT(cases, {name},\n\
              \tLTTNG_UST_TP_ARGS(const struct case_{name} *, v),\n\tLTTNG_UST_TP_FIELDS(\n\
-             {fields}\tlttng_ust_field_integer(uint32_t, {TIME}, v->{TIME})))\n"
+             {fields}\tlttng_ust_field_integer(uint32_t, {TIME_FIELD}, v->{TIME_FIELD})))\n"
         );
     }
     text + "#endif\n#include <lttng/tracepoint-event.h>\n"
 }
 
 /// Returns the program that emits all these events, each once for each of its answers.
-pub(crate) fn program(cases: &[&Case]) -> String {
+pub(crate) fn program_source(cases: &[&FilterCase]) -> String {
     let mut text = String::from(
         "#define LTTNG_UST_TRACEPOINT_CREATE_PROBES\n#define LTTNG_UST_TRACEPOINT_DEFINE\n\
          #include \"cases.h\"\nint main(void)\n{\n",
@@ -256,7 +256,7 @@ pub(crate) fn program(cases: &[&Case]) -> String {
             let _ = writeln!(
                 text,
                 "\tlttng_ust_tracepoint(cases, {name},\n\t\t\
-                 &(struct case_{name}) {{{values}.{TIME} = {time}}});"
+                 &(struct case_{name}) {{{values}.{TIME_FIELD} = {time}}});"
             );
         }
     }

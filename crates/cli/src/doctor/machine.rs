@@ -398,7 +398,7 @@ mod tests {
     use super::*;
 
     /// The verdict, if fact and hint say this.
-    fn verdict(finding: &Finding, fact: &str, hint: &str) -> Verdict {
+    fn verdict_of(finding: &Finding, fact: &str, hint: &str) -> Verdict {
         assert!(finding.fact.contains(fact), "{finding:?}");
         assert!(finding.hint.as_deref().unwrap_or_default().contains(hint), "{finding:?}");
         finding.verdict
@@ -412,18 +412,18 @@ mod tests {
         assert_eq!(judge(0, Some(0), None), Finding::good("root"));
         assert_eq!(judge(7, Some(7), None), Finding::good("user 7"));
         let mapped = judge(0, Some(1000), None);
-        assert_eq!(verdict(&mapped, "user 1000 outside", ""), Verdict::Good);
-        assert_eq!(verdict(&judge(7, None, None), "is nobody", "unshare"), Verdict::Missing);
+        assert_eq!(verdict_of(&mapped, "user 1000 outside", ""), Verdict::Good);
+        assert_eq!(verdict_of(&judge(7, None, None), "is nobody", "unshare"), Verdict::Missing);
         let sudo = judge(0, Some(0), Some("ada"));
-        assert_eq!(verdict(&sudo, "works as ada", "as ada"), Verdict::Limited);
+        assert_eq!(verdict_of(&sudo, "works as ada", "as ada"), Verdict::Limited);
     }
 
     #[test]
     fn proc_is_needed() {
         let judge = |has_proc, namespace| Processes { has_proc, namespace }.check();
         assert_eq!(judge(true, INITIAL_PID_NAMESPACE), Finding::good("mounted"));
-        assert_eq!(verdict(&judge(true, 77), "container", ""), Verdict::Good);
-        assert_eq!(verdict(&judge(false, 0), "not mounted", "mount -t proc"), Verdict::Missing);
+        assert_eq!(verdict_of(&judge(true, 77), "container", ""), Verdict::Good);
+        assert_eq!(verdict_of(&judge(false, 0), "not mounted", "mount -t proc"), Verdict::Missing);
     }
 
     #[test]
@@ -440,15 +440,18 @@ mod tests {
             address_space: None,
         };
         let good = memory().check();
-        assert_eq!(verdict(&good, "16.0 MiB for buffers in /dev/shm", ""), Verdict::Good);
+        assert_eq!(verdict_of(&good, "16.0 MiB for buffers in /dev/shm", ""), Verdict::Good);
         let small = Memory { free: Some(17 * MIB), ..memory() }.check();
-        assert_eq!(verdict(&small, "with 16.0 MiB", "remount,size="), Verdict::Limited);
+        assert_eq!(verdict_of(&small, "with 16.0 MiB", "remount,size="), Verdict::Limited);
         let group = Memory { group: Some(2 * MIB), ..memory() }.check();
-        assert_eq!(verdict(&group, "0 bytes for buffers in the control", "max"), Verdict::Missing);
+        assert_eq!(
+            verdict_of(&group, "0 bytes for buffers in the control", "max"),
+            Verdict::Missing
+        );
         let file = Memory { file_length: Some(9 * MIB), backed_bytes: MIB, ..memory() }.check();
-        assert_eq!(verdict(&file, "6.0 MiB for buffers within", "ulimit -f"), Verdict::Limited);
+        assert_eq!(verdict_of(&file, "6.0 MiB for buffers within", "ulimit -f"), Verdict::Limited);
         let space = Memory { address_space: Some(MIB), ..memory() }.check();
-        assert_eq!(verdict(&space, "limited to 1.0 MiB", "ulimit -v"), Verdict::Limited);
+        assert_eq!(verdict_of(&space, "limited to 1.0 MiB", "ulimit -v"), Verdict::Limited);
         let unknown = Memory { free: None, ..memory() }.check();
         assert_eq!(unknown.verdict, Verdict::Good);
     }
@@ -482,9 +485,9 @@ mod tests {
 
     #[test]
     fn sequences_are_explained_from_the_kernel_up() {
-        assert_eq!(verdict(&working_sequences().check(), "glibc 2.36", ""), Verdict::Good);
+        assert_eq!(verdict_of(&working_sequences().check(), "glibc 2.36", ""), Verdict::Good);
         let untested = RestartableSequences { abort: None, ..working_sequences() };
-        assert_eq!(verdict(&untested.check(), "not tested", ""), Verdict::Good);
+        assert_eq!(verdict_of(&untested.check(), "not tested", ""), Verdict::Good);
         let none =
             || RestartableSequences { is_registered: false, abort: None, ..working_sequences() };
         let off = || "a=b:glibc.pthread.rseq=0".to_owned();
@@ -522,7 +525,7 @@ mod tests {
             ),
         ];
         for (seen, fact, hint) in cases {
-            assert_eq!(verdict(&seen.check(), fact, hint), Verdict::Limited);
+            assert_eq!(verdict_of(&seen.check(), fact, hint), Verdict::Limited);
         }
         // Switched on again.
         let on =
@@ -537,17 +540,20 @@ mod tests {
             Clock { is_invariant, current, available, is_judged_by_kernel: true }.check()
         };
         let good = judge(true, "tsc", "tsc hpet");
-        assert_eq!(verdict(&good, "at one speed; the kernel's source is tsc", ""), Verdict::Good);
+        assert_eq!(
+            verdict_of(&good, "at one speed; the kernel's source is tsc", ""),
+            Verdict::Good
+        );
         assert_eq!(judge(true, "kvm-clock", "kvm-clock tsc").verdict, Verdict::Good);
-        assert_eq!(verdict(&judge(true, "", ""), "unknown", ""), Verdict::Good);
+        assert_eq!(verdict_of(&judge(true, "", ""), "unknown", ""), Verdict::Good);
         let unstable = judge(true, "hpet", "hpet acpi_pm");
-        assert_eq!(verdict(&unstable, "does not trust", "dmesg"), Verdict::Limited);
+        assert_eq!(verdict_of(&unstable, "does not trust", "dmesg"), Verdict::Limited);
         let quick = judge(false, "kvm-clock", "kvm-clock");
-        assert_eq!(verdict(&quick, "asks the C library", "invariant TSC"), Verdict::Limited);
+        assert_eq!(verdict_of(&quick, "asks the C library", "invariant TSC"), Verdict::Limited);
         let slow = judge(false, "hpet", "hpet kvm-clock");
-        assert_eq!(verdict(&slow, "system call", "source kvm-clock"), Verdict::Limited);
+        assert_eq!(verdict_of(&slow, "system call", "source kvm-clock"), Verdict::Limited);
         let hopeless = judge(false, "hpet", "hpet");
-        assert_eq!(verdict(&hopeless, "system call", "invariant TSC"), Verdict::Limited);
+        assert_eq!(verdict_of(&hopeless, "system call", "invariant TSC"), Verdict::Limited);
     }
 
     #[test]
@@ -561,7 +567,7 @@ mod tests {
             Finding::good("8 online of 16 possible; this process may run on each")
         );
         let some = judge(&[0, 3, 4, 5, 7]);
-        assert_eq!(verdict(&some, "may not run on 0,3-5,7", "cpuset"), Verdict::Limited);
+        assert_eq!(verdict_of(&some, "may not run on 0,3-5,7", "cpuset"), Verdict::Limited);
         assert_eq!(format_cpu_ranges(&[u32::MAX - 1, u32::MAX]), "4294967294-4294967295");
     }
 
@@ -570,9 +576,9 @@ mod tests {
         let kernel = |restarts| Kernel { release: "5.4".into(), restarts }.check();
         assert_eq!(kernel(Ok(())), Finding::good("Linux 5.4"));
         let old = kernel(Err(Errno(libc::EINVAL)));
-        assert_eq!(verdict(&old, "Linux 5.4", "5.10"), Verdict::Limited);
+        assert_eq!(verdict_of(&old, "Linux 5.4", "5.10"), Verdict::Limited);
         let crashes = |can_tell| ExitStatusAccess { can_tell, release: "6.1".into() }.check();
         assert_eq!(crashes(true).verdict, Verdict::Good);
-        assert_eq!(verdict(&crashes(false), "Linux 6.1", "6.15"), Verdict::Limited);
+        assert_eq!(verdict_of(&crashes(false), "Linux 6.1", "6.15"), Verdict::Limited);
     }
 }

@@ -25,11 +25,11 @@ pub(crate) const fn mov_register(dst: u8, src: u8) -> Insn {
     alu_register(alu::MOV, dst, src)
 }
 
-pub(crate) const fn load(size: u8, dst: u8, src: u8, offset: i16) -> Insn {
+pub(crate) const fn load_memory(size: u8, dst: u8, src: u8, offset: i16) -> Insn {
     make_insn(class::LDX | mode::MEM | size, dst, src, offset, 0)
 }
 
-pub(crate) const fn store(size: u8, dst: u8, offset: i16, src: u8) -> Insn {
+pub(crate) const fn store_register(size: u8, dst: u8, offset: i16, src: u8) -> Insn {
     make_insn(class::STX | mode::MEM | size, dst, src, offset, 0)
 }
 

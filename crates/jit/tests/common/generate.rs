@@ -11,8 +11,8 @@ use trackway_testkit::Random;
 
 use super::Input;
 use super::asm::{
-    EXIT_INSN, alu_immediate, alu_register, call_function, call_helper, load,
-    load_function_address, load_immediate_64, mov_immediate, mov_register, store, store_immediate,
+    EXIT_INSN, alu_immediate, alu_register, call_function, call_helper, load_function_address,
+    load_immediate_64, load_memory, mov_immediate, mov_register, store_immediate, store_register,
 };
 
 /// Random numbers, as programs like them.
@@ -154,7 +154,8 @@ impl FunctionBuilder<'_> {
     /// Brings about what is known between items. A function's arguments are the frame and, in
     /// register 2, a number.
     fn beginning(&mut self) -> Vec<Insn> {
-        let mut insns = vec![mov_register(FRAME_REGISTER, 1), store(size::DW, 10, SPILL_OFFSET, 1)];
+        let mut insns =
+            vec![mov_register(FRAME_REGISTER, 1), store_register(size::DW, 10, SPILL_OFFSET, 1)];
         insns.push(if self.index == 0 { self.frame_load(2) } else { mov_register(2, 2) });
         for register in [0, 1, 3, 4, 5, 7, 8, 9] {
             let number = self.dice.number();
@@ -167,7 +168,7 @@ impl FunctionBuilder<'_> {
         }
         for slot in 1..=8 {
             let register = self.dice.of(&NUMBER_REGISTERS);
-            insns.push(store(size::DW, 10, -8 * slot, register));
+            insns.push(store_register(size::DW, 10, -8 * slot, register));
         }
         insns
     }
@@ -176,7 +177,7 @@ impl FunctionBuilder<'_> {
         let mut insns = Vec::new();
         for slot in 1..=8 {
             insns.push(alu_immediate(alu::MUL, 0, 31));
-            insns.push(load(size::DW, 1, 10, -8 * slot));
+            insns.push(load_memory(size::DW, 1, 10, -8 * slot));
             insns.push(alu_register(alu::ADD, 0, 1));
         }
         for register in [2, 3, 4, 5, 7, 8, 9] {
@@ -191,7 +192,7 @@ impl FunctionBuilder<'_> {
         let (size, bytes) = self.dice.of(&SIZES);
         let offset = self.dice.next_below(SLOTS * 8 / bytes) * bytes;
         let signed = size != size::DW && self.is_new() && self.dice.next_below(3) == 0;
-        let insn = load(size, dst, FRAME_REGISTER, offset as i16);
+        let insn = load_memory(size, dst, FRAME_REGISTER, offset as i16);
         Insn { op: if signed { class::LDX | mode::MEMSX | size } else { insn.op }, ..insn }
     }
 
@@ -274,9 +275,9 @@ impl FunctionBuilder<'_> {
         let offset = -64 + (self.dice.next_below(64 / bytes) * bytes) as i16;
         let register = self.dice.of(&NUMBER_REGISTERS);
         vec![match self.dice.next_below(3) {
-            0 => store(size, 10, offset, register),
+            0 => store_register(size, 10, offset, register),
             1 => store_immediate(size, 10, offset, self.dice.number() as i32),
-            _ => load(size, register, 10, offset),
+            _ => load_memory(size, register, 10, offset),
         }]
     }
 
@@ -287,13 +288,17 @@ impl FunctionBuilder<'_> {
         let (base, offset) = match self.dice.next_below(3) {
             0 => (mov_register(copied, 10), -(8 * (1 + self.dice.next_below(8)) as i32)),
             1 => (mov_register(copied, FRAME_REGISTER), 8 * self.dice.next_below(SLOTS) as i32),
-            _ => (load(size::DW, copied, 10, SPILL_OFFSET), 8 * self.dice.next_below(SLOTS) as i32),
+            _ => (
+                load_memory(size::DW, copied, 10, SPILL_OFFSET),
+                8 * self.dice.next_below(SLOTS) as i32,
+            ),
         };
         let moves = self
             .dice
             .of(&[alu_immediate(alu::ADD, copied, moved), alu_immediate(alu::SUB, copied, -moved)]);
         let dst = self.dice.of(&NUMBER_REGISTERS);
-        let mut insns = vec![base, moves, load(size::DW, dst, copied, (offset - moved) as i16)];
+        let mut insns =
+            vec![base, moves, load_memory(size::DW, dst, copied, (offset - moved) as i16)];
         if dst != copied {
             insns.push(mov_immediate(copied, moved));
         }
@@ -308,7 +313,7 @@ impl FunctionBuilder<'_> {
             let offset = -8 * (1 + self.dice.next_below(8) as i16);
             insns.push(match self.dice.next_below(3) {
                 0 => mov_register(register, other),
-                1 => load(size::DW, register, 10, offset),
+                1 => load_memory(size::DW, register, 10, offset),
                 _ => mov_immediate(register, self.dice.number() as i32),
             });
         }
@@ -343,7 +348,7 @@ impl FunctionBuilder<'_> {
         let offset = 8 * self.dice.next_below(SLOTS) as i16;
         match self.dice.next_below(3) {
             0 => load_immediate_64(register, random_word(self.dice)).to_vec(),
-            1 => vec![load(size::DW, register, FRAME_REGISTER, offset)],
+            1 => vec![load_memory(size::DW, register, FRAME_REGISTER, offset)],
             _ => load_immediate_64(register, self.dice.number()).to_vec(),
         }
     }

@@ -53,7 +53,7 @@ pub struct SessionSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub users: Vec<String>,
     /// True if it records from the beginning.
-    #[serde(default = "yes", skip_serializing_if = "is_yes")]
+    #[serde(default = "starts_at_once", skip_serializing_if = "is_true")]
     pub start: bool,
     /// True if a traced process that dies of a crash signal leaves a snapshot.
     #[serde(default, skip_serializing_if = "is_no")]
@@ -539,12 +539,12 @@ impl ChannelSpec {
     }
 }
 
-fn yes() -> bool {
+fn starts_at_once() -> bool {
     true
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
-fn is_yes(value: &bool) -> bool {
+fn is_true(value: &bool) -> bool {
     *value
 }
 

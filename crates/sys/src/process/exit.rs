@@ -274,7 +274,7 @@ mod tests {
         unsafe { libc::_exit(0) };
     }
 
-    fn crash() {
+    fn crash_child() {
         // SAFETY: the signal's action is made the default one again, and it is raised.
         unsafe {
             libc::signal(libc::SIGSEGV, libc::SIG_DFL);
@@ -286,7 +286,7 @@ mod tests {
         while Stat::of(own_pid(), own_pid()).is_ok_and(|stat| stat.state != b'Z') {
             crate::clock::sleep_ns(1_000_000);
         }
-        crash();
+        crash_child();
         core::ptr::null_mut()
     }
 
@@ -331,7 +331,7 @@ mod tests {
         let ends = [
             (exit_3 as fn(), ExitStatus::Exited(3)),
             (exit_0, ExitStatus::Exited(0)),
-            (crash, CRASHED),
+            (crash_child, CRASHED),
             (crash_in_other_thread, CRASHED),
         ];
         for (end, status) in ends {
